@@ -27,7 +27,7 @@ int ah_check_links(const struct ah_plan *plan, struct ah_error *err);
 /* check_times.c: checks that the orders of lanes are those that `scheduling` gives, and take the stated time. */
 int ah_check_times(const struct ah_plan *plan, struct ah_error *err);
 
-/* Times of a lane's copies, per tile and per byte. `relative`: tolerance, larger if tiles per byte hardly differ. */
+/* Times of a lane's copies, per tile and per byte. `relative`: tolerance, larger if all tiles per byte are similar. */
 struct ah_check_copies {
     double us_a_tile, us_a_byte, relative;
 };

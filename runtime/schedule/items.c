@@ -320,8 +320,7 @@ static size_t count_arrivals(const struct ah_iteration *it)
            (n[AH_PLAN_DEVICE_ADAM] + n[AH_PLAN_HOST_ADAM] + n[AH_PLAN_UPLOAD] + n[AH_PLAN_NORM]);
 }
 
-/* Adds the edges of rule 6: between ops of each block's states, and between all copies, in order of use from the
- * head. */
+/* Adds the edges of rule 6: between ops of each block's states, and between all copies, in order of use. */
 static void streamed_edges(struct build *b)
 {
     for (uint64_t block = 0; block < b->it->n_blocks; block++) {

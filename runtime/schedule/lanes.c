@@ -8,8 +8,8 @@
  * 2. New weights of a block are due at its first forward. Ops that use new weights are not issued before their update.
  * 3. In a part, gradients are added up on the device after all passes and only then sent. If the weights are on the
  *    host, each gradient is sent when it is made, and gradients are added up on the host.
- * 4. Weights on the host are fetched for each use. They stay on the device instead if the fetch would be issued at the
- *    previous use or earlier.
+ * 4. Weights on the host are fetched for each use. They stay on the device if the fetch would be issued at the previous
+ *    use or earlier.
  */
 #include "runtime/schedule/compile_internal.h"
 
@@ -99,8 +99,7 @@ static uint32_t last_use(const struct compile *c, size_t block)
     return backward == COMPILE_NONE ? ah_compile_forward(c, block, c->micro_batches - 1) : backward;
 }
 
-/* Returns the position that an iteration's first fetch must follow: that of the update or, if frozen, of the last
- * use. */
+/* Returns the position that an iteration's first fetch must follow: the update's or, if frozen, the last use's. */
 static uint32_t first_after(const struct compile *c, size_t block)
 {
     return ah_compile_trained(c, block) ? update_position(c, block) : last_use(c, block);

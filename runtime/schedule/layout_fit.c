@@ -9,7 +9,7 @@
  *   1. A span is at or above its `floor`, and so above every persistent or stacked tensor whose lifetime overlaps its
  *      own.
  *   2. Spans are numbered by where they begin. A span overlaps those alive where it begins (a row of `live`), and those
- *      that begin in its lifetime (a run of numbers).
+ *      that begin later in its lifetime (a run).
  *   3. Moments overlap only spans and moments at the same position. They are placed last and move no span.
  */
 #include "runtime/schedule/layout_internal.h"
@@ -265,8 +265,7 @@ static uint64_t fit_in_gaps(struct ah_layout_memory *memory, size_t first, size_
     return peak;
 }
 
-/* Places moments [first, end) of one position: side by side if they fit under all spans, else in gaps. Returns the
- * top. */
+/* Places moments [first, end) of one position: side by side if they fit under all spans, else in gaps. */
 static uint64_t fit_position(struct ah_layout_memory *memory, uint64_t floor, size_t first, size_t end)
 {
     uint64_t sum = 0, at = floor;

@@ -66,9 +66,8 @@ static int note_message(const struct reading *r, enum ah_channel channel, uint64
     return AH_OK;
 }
 
-/* Records the message sent or first needed at this position. A gradient from the next stage is first needed by the
- * last block's backward; without one, by this stage's gradient send; without that, by the forward that must not run
- * ahead. */
+/* Records the message sent or first needed at this position. A gradient from the next stage is first needed by the last
+ * block's backward; without one, by this stage's gradient send; without that, by a forward that must not run ahead. */
 static int note_position(const struct reading *r, uint32_t position, struct ah_error *err)
 {
     const struct ah_plan_op *op = op_at(r->program, position);
@@ -263,8 +262,7 @@ static int check_sizes(const struct pipeline *p, size_t stage, struct ah_error *
     return AH_OK;
 }
 
-/* True if the neighbour has gone far enough: past the send of a message that arrives here, or to the position that
- * frees the memory of a message sent here. */
+/* True if the neighbour is far enough: it has sent the message to receive, or freed the memory for the one to send. */
 static bool is_let(const struct pipeline *p, size_t stage, enum ah_channel channel, uint64_t step,
                    uint32_t position)
 {

@@ -8,8 +8,8 @@
  * 2. Updates on the device come between passes. A `device` update follows the block's last gradient. If updates wait
  *    for the norm, all of them follow the last gradient of all blocks, the lowest block first.
  * 3. Streamed updates are spread to match the arrival of their states. States are copied over the link tile by tile. A
- *    block's copies begin once its last gradient is made; the block needed first comes first. Each tile is updated
- *    after the op that runs when the tile arrives, but before the block's weights are used (or fetched).
+ *    block's copies begin once its last gradient is made; the block needed first comes first. A tile is updated after
+ *    the op that runs when it arrives, but before the block's weights are used (or fetched).
  */
 #include "runtime/schedule/compile_internal.h"
 #include "runtime/schedule/turns.h"

@@ -8,8 +8,7 @@
  * SCRATCH. A tensor's lifetime lasts from the first step that touches it to the last. It includes the whole loop over
  * chunks if that touches the tensor and the tensor outlives a chunk. Each tensor gets the lowest offset where it
  * overlaps no tensor alive at the same time. The result depends on the order of tensors, so a few orders are tried and
- * the lowest peak is taken. In the tests' programs, it equals the largest sum of bytes alive at one step, a lower
- * bound.
+ * the lowest peak is taken. In the tests, it equals the largest sum of bytes alive at one step, a lower bound.
  */
 #include "runtime/schedule/program_internal.h"
 

@@ -10,8 +10,8 @@
  *    arrives after the gradient of j - w - 2 was sent. The gradient of j arrives after the output of j + w - 1 was sent
  *    and the gradient of j - 2 was used. A stage's output lives until it is sent.
  * 2. Scratch lives at one position.
- * 3. Host memory that the link touches is pinned (weights, streamed states, tiles or vectors in flight). Memory for
- *    host Adam only is pageable (its states, sums of gradients).
+ * 3. Host memory that the link touches is pinned (weights, streamed states, tiles or vectors in flight). Other memory
+ *    is pageable (states of host Adam, sums of gradients).
  */
 #include "runtime/schedule/compile_internal.h"
 #include "runtime/schedule/turns.h"

@@ -10,8 +10,7 @@
 
 #include <stdint.h>
 
-/* Fills rows `first` to `first` + `rows` - 1 of the table with head_dim numbers each. The model's positions must be
- * rotary. */
+/* Fills rows `first` to `first` + `rows` - 1, each with head_dim numbers. The model's positions must be rotary. */
 void ah_angles_fill(const struct ah_model *model, uint64_t first, uint64_t rows, float *ret_table);
 
 #endif

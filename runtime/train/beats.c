@@ -91,8 +91,7 @@ static bool sleep_on(struct beats *beats)
     return is_running;
 }
 
-/* Exchanges a message of a beat. Reports the asked rank first, so the last rank reported is the one that does not
- * answer. */
+/* Exchanges a beat's message. Reports whom it asks first, so the last rank reported is the one that does not answer. */
 static int exchange(const struct ah_trainer *t, uint32_t rank, uint32_t channel, struct beat *beat)
 {
     if (t->options.asked)

@@ -163,8 +163,7 @@ static int bind_load(struct ah_binder *b)
                         b->addresses->stride[AH_OFFSET_WORDS]);
 }
 
-/* Binds copies of the sums of squares to the host: one for each run of blocks whose squares are summed on the
- * device. */
+/* Binds copies of sums of squares to the host, one for each run of blocks whose squares the device sums. */
 static int bind_sums(struct ah_binder *b)
 {
     int rc = AH_OK;

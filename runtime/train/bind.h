@@ -50,8 +50,7 @@ enum ah_bind_extra {
 struct ah_bound {
     struct ah_bound_op *ops; /* owned */
     size_t n_ops, room;
-    /* Owned; index of the first op of each item, extra, receive (by channel, micro-batch) and share; last entry:
-     * n_ops. */
+    /* Owned; first op of each item, extra, receive (by channel and micro-batch) and share; at the end: n_ops. */
     uint32_t *first;
 };
 

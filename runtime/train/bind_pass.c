@@ -145,8 +145,7 @@ static int place_operand(struct pass *pass, const struct ah_program_op *step, ui
     return rc;
 }
 
-/* Makes an op read gathered rows instead of the tables: one for each token, then the first rows of the position
- * table. */
+/* Makes an op read gathered rows, not the tables: a row per token, then the first rows of the position table. */
 static void read_gathered(const struct pass *pass, struct ah_bound_op *bound)
 {
     const struct ah_job *job = pass->binder->job;

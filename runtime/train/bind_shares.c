@@ -8,11 +8,11 @@
  *
  * The vector is cut into pieces. Piece q belongs to member q modulo the number of members. The owner's rank gets the
  * parts of the piece from all others, adds them up in the order of members, and sends the total back. For a table,
- * heads and embeddings are added up separately first. So, as in a ring, each rank sends and receives its vector twice,
- * except its own pieces. One turn moves the next pieces together with the totals of the previous turn.
+ * heads and embeddings are added up separately first. So with n members, each sends and receives about 2 (n - 1) / n of
+ * its vector, as in a ring. A turn moves the next pieces and the totals of the previous turn together.
  *
- * Adding two numbers gives the same bits in either order. So a rank adds up the parts before its own in other memory,
- * and then adds their sum to its own part, in place.
+ * Adding two numbers gives the same bits in either order. So a rank adds up the parts before its own elsewhere, and
+ * adds their sum to its own part.
  */
 #include "runtime/train/bind_internal.h"
 
@@ -49,8 +49,7 @@ static struct ah_ref element_at(struct ah_ref vector, uint64_t element)
     return vector;
 }
 
-/* Returns where a member's part of the owner's piece is: in the member's vector, or as received. `owner` is on this
- * rank. */
+/* Returns where a member's part of the owner's piece is: in its vector, or as received. The owner is on this rank. */
 static struct ah_ref part_of(const struct share *s, uint32_t owner, uint32_t member, uint64_t turn)
 {
     uint64_t place = 0;
@@ -82,8 +81,8 @@ static int message(struct share *s, uint32_t rank, enum ah_bind_sum sum, struct 
     return AH_OK;
 }
 
-/* Binds the message of a member's part of a piece to the owner of the piece or, if `totals`, of the total back. Does
- * nothing if both are on the same rank, or neither is on this one. */
+/* Binds the message of a member's part of a piece to its owner or, if `totals`, of the total back; nothing within a
+ * rank. */
 static int move_part(struct share *s, uint64_t turn, uint32_t owner, uint32_t member, bool totals)
 {
     const struct ah_stretch piece = piece_of(s, turn, owner);
@@ -125,8 +124,7 @@ static int add_elements(struct share *s, struct ah_ref to, struct ah_ref what, u
     return ah_bind_elements(s->binder, AH_OP_ACCUMULATE, to, what, AH_OFFSET_NONE, n);
 }
 
-/* Adds up the parts of members [first, end) in order: in the owner's part if the owner is among them, else in the
- * first. */
+/* Adds up the parts of members [first, end) in order: in the owner's part if it is one of them, else in the first. */
 static int fold(struct share *s, uint64_t turn, uint32_t owner, uint32_t first, uint32_t end,
                 struct ah_ref *ret_sum)
 {

@@ -2,9 +2,8 @@
  *
  * Tiles: ops that move or update a vector, bound for the elements of a tile.
  *
- * Masters, moments and gradients have only trained elements; weights have all elements of a block. So a tile with
- * frozen tensors in between, or with tensors of which only some decay, is several runs. Each run has an op or a copy of
- * its own.
+ * Masters, moments and gradients have only trained elements; weights have all elements of a block. So a tile is several
+ * runs if it has frozen tensors in between, or if only some tensors decay. Each run has an op or a copy.
  */
 #include "runtime/train/bind_internal.h"
 

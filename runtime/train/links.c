@@ -44,8 +44,7 @@ static struct ah_links_pair ask_pair(struct asking *asking, uint32_t peer, enum 
     return (struct ah_links_pair){channel, ask_channel(asking, peer, down, receives_up, most_bytes)};
 }
 
-/* Requests the pairs between `centre` and each other rank for which `has` is true (NULL: all), as far as this rank is
- * part. */
+/* Requests this rank's pairs. `centre` has a pair with each other rank for which `has` is true (NULL: all). */
 static void ask_pairs(const struct ah_trainer_rank *place, struct asking *asking, uint32_t centre,
                       const bool *has, enum ah_links_purpose up, uint64_t most_bytes,
                       struct ah_links_pair *ret_pairs)

@@ -18,7 +18,7 @@
 #include "runtime/schedule/messages.h"
 #include "runtime/train/trainer.h"
 
-/* The purpose of a channel; both ends use the same number. Channels of data come first, since a device's transport may
+/* What a channel is for; both ends use one number. Channels of data come first, since a transport of the device may
  * carry them. */
 enum ah_links_purpose {
     AH_LINKS_OUTPUT,
@@ -89,9 +89,8 @@ static inline uint64_t ah_links_each(const struct ah_trainer_rank *place)
 int ah_links_say(const struct ah_trainer_rank *place, uint32_t rank, int code, const char *why,
                  struct ah_error *err);
 
-/* Appends to `out`, which must be empty, what this rank waits for, or waited for when the world was lost: "the output
- * of micro-batch 5 from rank 1". Appends nothing if it waits for nobody. `each`: ah_links_each(). Any thread, while
- * `comm` is open. */
+/* Appends what this rank waits for, or waited for when the world was lost: "the output of micro-batch 5 from rank 1";
+ * nothing if it waits for nobody. `out` must be empty. `each`: ah_links_each(). Any thread, while `comm` is open. */
 void ah_links_waits(struct ah_comm *comm, uint64_t micro_batches, uint64_t each, struct ah_buffer *out);
 
 void ah_links_release(struct ah_links *links);

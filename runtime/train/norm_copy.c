@@ -40,8 +40,7 @@ static double summed_us(const struct ah_graph *graph, uint32_t norm_item, const 
     return us;
 }
 
-/* Returns an item's index in the d2h order of the norm's round; 0 for items of earlier rounds, and the end for later
- * ones. */
+/* Returns an item's index in the d2h order of the norm's round; 0 for earlier rounds, the end for later rounds. */
 static size_t place_of(const struct ah_graph *graph, uint32_t norm, const struct ah_replay_item *of)
 {
     uint32_t item = graph->of_tile[graph->first_tile[of->op] + of->tile];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Overlap: measures what the time of some steps was spent on. Each moment is charged to compute if compute works, else
- * to copies, else to the host, else to nobody. It also measures for how long each lane worked while compute did not.
- * Pure.
+ * Overlap: measures how some steps spent their time. Each moment is charged to compute if it works, else to copies,
+ * else to the host, else to nobody. It also measures how long each lane worked while compute did not. Pure.
  */
 #ifndef AH_RUNTIME_TRAIN_OVERLAP_H
 #define AH_RUNTIME_TRAIN_OVERLAP_H

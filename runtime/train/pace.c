@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Lanes are timed as in the replay (cluster_replay_stage.c), but on the host's clock. An item's remaining time shrinks
- * at the speed of its lane, and speeds change when a lane begins or ends an item. As in the plan, a send is an item of
- * compute.
+ * at the speed of its lane, and speeds change when a lane begins or ends an item. A send is an item of compute.
  */
 #include "runtime/train/pace.h"
 
@@ -32,8 +31,7 @@ static void sleep_precisely(struct pace_lane *lane)
     lane->keen = true;
 }
 
-/* Updates remaining times and speeds at `now_ns`, when the set of working lanes has changed. Call with the lock
- * held. */
+/* Updates remaining times and speeds at `now_ns`, after the set of working lanes changed. Call under the lock. */
 static void set_speeds(struct pace *pace, uint64_t now_ns)
 {
     unsigned set = 0;
@@ -126,8 +124,8 @@ static double boundary_bytes(const struct ah_plan *plan)
                     ah_dtype_bytes(training->dtype));
 }
 
-/* Acquires the NICs of both ranks' nodes; does nothing if both ranks are on one node. If two ranks wait, the lower one
- * is served first. Returns the start of the message. */
+/* Acquires the NICs of both ranks' nodes and returns the start; does nothing on one node. Lower ranks are served
+ * first. */
 static uint64_t take_ways(const struct ah_trainer *t, uint32_t peer)
 {
     const double bytes = boundary_bytes(t->options.plan);

@@ -5,16 +5,14 @@
  * unequal machines would wait for each other. paced_nics.h counts the ops that take longer than planned.
  *
  * INVARIANTS. The replay (planner/cluster/sim/cluster_replay.h) has the same rules.
- * 1. An item of compute, h2d, d2h or host takes the time of its op, divided by the op's number of tiles, at the speed
- *    of its lane. That speed depends on the other busy lanes. No plan mentions data and headers of steps, so they are
- *    not slowed down.
+ * 1. An item of compute, h2d, d2h or host takes its op's time, divided by the op's tiles, at the speed that its lane
+ *    has beside the other busy lanes. Data and headers of steps are not slowed down, since no plan mentions them.
  * 2. An item begins when all its waits are over, but not before the planned end of the previous item in its lane. If a
  *    lane wakes up late, the next item makes up for the delay, up to SLACK_NS.
- * 3. A message begins when it was sent, its receive is posted, and the NICs of the two nodes are free. At both ends it
- *    takes the time of its op. First a word announces that the receive is posted, then a time announces the message's
- *    end.
- * 4. A sum over pipelines begins when all its owners have reached it and all their NICs are free. On each owner it
- *    takes the time of its segment.
+ * 3. A message begins when it was sent, its receive is posted, and the NICs of the two nodes are free. It takes its
+ *    op's time at both ends. First a word says that the receive is posted, then a time says when the message will end.
+ * 4. A sum over pipelines begins when all owners have reached it and all their NICs are free. It takes its segment's
+ *    time.
  * 5. The gate is not slowed down.
  *
  * Other lanes do not slow messages down, because only links determine the speed of messages.
@@ -54,8 +52,8 @@ struct pace {
 
 struct ah_trainer;
 
-/* Prepares pacing, once rounds are read. Does nothing if the rank has no NICs. AH_E_UNSUPPORTED: messages of this world
- * take turns. */
+/* Prepares pacing once rounds are read; does nothing without NICs. AH_E_UNSUPPORTED: messages take turns in this
+ * world. */
 int ah_pace_init(struct ah_trainer *t, struct ah_error *err);
 void ah_pace_release(struct ah_trainer *t);
 

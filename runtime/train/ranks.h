@@ -4,18 +4,17 @@
  * (docs/distributed.md).
  *
  * Messages between neighbours are ops. A send is an op of the plan, on the lane `send`. A receive is submitted with the
- * item at the first position of its tensor's lifetime, because the memory is free from then on. Everything else passes
- * through host memory. The first rank that trains collects the sums for the norm (the gate). Rank 0 collects the losses
- * of each step, decides whether the step was the last, reads and writes pieces of weights and moments, and gives
- * orders.
+ * item at the first position of its tensor's lifetime, when the memory is free. All else goes through host memory. The
+ * first rank that trains collects the sums for the norm (the gate). Rank 0 collects each step's losses, decides whether
+ * the step was the last, moves pieces of weights and moments, and gives orders.
  *
  * INVARIANTS
  * 1. A receive waits for all ops for which the item at its position waits, and for all compute before that item.
  * 2. Compute after a send waits until the send is done.
  * 3. All ranks that train get the same sums through the gate, and so the same factor. Every rank learns that a step is
  *    the last before it submits ops of a later step.
- * 4. In a world whose data messages take turns, messages move in the order of compute. A receive moves when it is
- *    needed, or together with the previous send if no need lies between them. So neighbours exchange in pairs (1F1B).
+ * 4. If data messages take turns in the world, they move in the order of compute. A receive moves when it is needed, or
+ *    together with the send before it if nothing comes between. So neighbours exchange in pairs (1F1B).
  * 5. Orders come from rank 0, one by one, at drained points. A rank that fails revokes the world: nobody waits for it.
  */
 #ifndef AH_RUNTIME_TRAIN_RANKS_H
@@ -89,8 +88,7 @@ static inline bool ah_ranks_leads(const struct ranks *ranks)
     return ranks->options && !ranks->options->rank;
 }
 
-/* Return the numbers of sequences and micro-batches in a step over all pipelines, and the first sequence of this
- * pipeline. */
+/* Return sequences and micro-batches of a step over all pipelines, and the first sequence of this pipeline. */
 uint64_t ah_ranks_step_batch(const struct ah_trainer *t);
 uint64_t ah_ranks_step_micro_batches(const struct ah_trainer *t);
 uint64_t ah_ranks_first_row(const struct ah_trainer *t);
@@ -143,8 +141,8 @@ int ah_ranks_tell_recorded(struct ah_trainer *t, struct ah_error *err);
 bool ah_ranks_other_waits(const void *context, char *ret_text, size_t room);
 uint64_t ah_ranks_pulse(const void *context);
 
-/* Tells the other ranks that an op of this rank failed, and with it all later messages. The device calls it; `context`
- * is the trainer. */
+/* Tells other ranks that an op of this rank failed, and so all messages after it. For the device; `context` is the
+ * trainer. */
 void ah_ranks_failed(void *context, const struct ah_error *why);
 
 /* Ends the run on all ranks after this rank failed. Returns the world's first failure; `err` names its rank. */

@@ -6,8 +6,7 @@
  *     constant            lr
  *     cosine              lr (floor + (1 - floor) (1 + cos(pi (t - warmup_steps) / (steps - warmup_steps))) / 2)
  *
- * So the first step has lr / warmup_steps, step warmup_steps has lr, and the last step and all later ones have floor
- * lr.
+ * So step 1 has lr / warmup_steps, step warmup_steps has lr, and the last step and all later ones have floor lr.
  */
 #ifndef AH_RUNTIME_TRAIN_RATE_H
 #define AH_RUNTIME_TRAIN_RATE_H

@@ -5,15 +5,14 @@
  * later op of its own lane.
  *
  * 1. A round has the items of the step's iteration that are not early, and the early items of the next iteration.
- * 2. ROUND_BEFORE and ROUND_OPENING have no updates, since no gradients exist yet. They have those fetches for the
- *    first step that belong to the previous iteration. ROUND_CLOSING has the updates of the next iteration, but no
- *    fetches for it.
+ * 2. ROUND_BEFORE and ROUND_OPENING have no updates, since no gradients exist yet. They have the first step's fetches,
+ *    if these belong to the iteration before. ROUND_CLOSING has the next iteration's updates, but not its fetches.
  * 3. A micro-batch is loaded when one of the two slots has no more readers, which is when compute enters the other
  *    slot.
- * 4. A step's header is copied to the device after the head of the previous step. By then, no update needs the older
- *    header in its place. When the norm has written the clipping factor into a header, that header is copied once more.
+ * 4. A step's header is copied to the device after the head of the previous step, when no update needs the header
+ *    before it. It is copied a second time when the norm has put the clipping factor into it.
  * 5. In a pipeline, sends have a separate lane, and compute waits until they are done. A receive is submitted with the
- *    item at the first position where its memory is free (ranks.h).
+ *    item from which on its memory is free (ranks.h).
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -218,9 +217,8 @@ static int receive_up_to(struct ah_trainer *t, enum ah_channel channel, uint64_t
     return rc;
 }
 
-/* Submits receives as soon as their memory is free. The item at a position may be an update of the previous step, and
- * the last round runs such updates without a next step. So receives are never submitted with an update, but with the
- * item after it. */
+/* Submits receives as soon as their memory is free, but not with an update of the previous step: the last round runs
+ * such updates without a next step. Then they are submitted with the item after it. */
 static int receive_early(struct ah_trainer *t, enum ah_channel channel, uint32_t position, int64_t step,
                          const struct waits *free, struct waits *waits, struct ah_error *err)
 {
@@ -337,8 +335,7 @@ static int before_item(struct ah_trainer *t, uint32_t item, int64_t step, struct
     return rc;
 }
 
-/* Loads the next micro-batch when the current one is first read. By then the other slot has no more readers (rule
- * 3). */
+/* Loads the next micro-batch when the current one is first read: the other slot has no more readers (rule 3). */
 static int load_ahead(struct ah_trainer *t, uint32_t position, int64_t step, struct ah_error *err)
 {
     uint32_t next = t->next_data[position], slot;

@@ -53,8 +53,7 @@ static void *staged_array(const struct ah_trainer *t, int64_t step, uint64_t mic
     return ah_device_pointer(t->device, ref);
 }
 
-/* Fills in micro-batch m of this pipeline, starting at `cursor`. Adds its number of loss-bearing tokens to
- * `bearing`. */
+/* Fills in micro-batch m of this pipeline from `cursor` on. Adds its loss-bearing tokens to `bearing`. */
 static int fill_micro_batch(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
                             uint64_t m, uint64_t *bearing, struct ah_error *err)
 {
@@ -71,8 +70,8 @@ static int fill_micro_batch(struct ah_trainer *t, struct ah_batches *batches, ui
     return rc;
 }
 
-/* Stages a step's batch. Micro-batches of other pipelines are only counted, in the slot that is later overwritten by
- * this pipeline's first one. */
+/* Stages a batch. Other pipelines' micro-batches are only counted, in the slot that our first micro-batch
+ * overwrites. */
 int ah_run_stage(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
                  uint64_t *ret_bearing, struct ah_error *err)
 {
@@ -139,8 +138,7 @@ static void tell_op(const struct run *run, uint32_t lane, const struct ah_span *
         run->observer->op(run->observer->context, &record);
 }
 
-/* Adds up the time for which a lane worked: in the round to be reported next, which ends with ticket `end`, and after
- * it. */
+/* Adds up the time a lane worked: in the round to be reported next, which ends with ticket `end`, and after it. */
 static void read_lane(struct run *run, uint32_t lane, uint64_t end)
 {
     struct ah_trainer *t = run->t;

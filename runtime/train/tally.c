@@ -125,8 +125,7 @@ static void put_column(struct window *window, const double *values)
     window->n += window->n < window->room;
 }
 
-/* True if the step is to be kept. A step after a drain is kept only if there is no other kind yet; the first other step
- * drops those. */
+/* True if the step is to be kept. Steps after a drain are kept only until there is another step. */
 static bool make_room(struct ah_tally *tally)
 {
     bool first = !tally->steps.n;

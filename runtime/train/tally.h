@@ -38,8 +38,7 @@ struct ah_tally;
 /* Makes a tally for a plan, which stays borrowed until free. AH_E_DOCUMENT as ah_graph_read(); AH_E_MEMORY. */
 int ah_tally_new(struct ah_tally **ret_tally, const struct ah_plan *plan, struct ah_error *err);
 
-/* Call before a run of the trainer, which must be drained. Its first step starts at `now_ns` (host's monotonic
- * clock). */
+/* Call before a run of the drained trainer. Its first step starts at `now_ns`, on the host's monotonic clock. */
 void ah_tally_begin(struct ah_tally *tally, uint64_t now_ns);
 
 void ah_tally_op(struct ah_tally *tally, const struct ah_op_record *record);

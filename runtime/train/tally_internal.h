@@ -82,8 +82,7 @@ void ah_tally_waits_op(struct tally_waits *waits, const struct ah_op_record *rec
 /* Computes how long compute waited for each other lane in the round of `step`. All its ops must have been reported. */
 void ah_tally_waits_exposed(const struct tally_waits *waits, uint64_t step, double ret_us[TALLY_EXPOSED]);
 
-/* Iteration `step` as the rank's compute sees it, from the end of the previous iteration. Work and waits do not
- * overlap. */
+/* Iteration `step` as the rank's compute sees it, from the end of the previous one. Work and waits do not overlap. */
 struct tally_iteration {
     double us, compute_us;
     double waits_us[TALLY_WAITS];
@@ -96,9 +95,8 @@ int ah_tally_others_init(struct tally_waits *waits, struct ah_arena *arena, stru
 void ah_tally_others_begin(struct tally_waits *waits);
 /* Records an op that no plan mentions, on a lane of messages. */
 void ah_tally_others_op(struct tally_waits *waits, const struct ah_op_record *record);
-/* Charge idle time of compute to other ranks. `sent` charges it to the sends before the item, and returns the end of
- * those sends. `blame` charges it to the needed message and to sums, if they end after `after_ns`, and returns the end
- * of the rest. */
+/* Charge idle time of compute. `sent` charges sends before the item, and returns their end. `blame` charges sums and
+ * the needed message, if they end after `after_ns`, and returns the end of the rest. */
 uint64_t ah_tally_others_sent(const struct tally_waits *waits, uint32_t item, const struct tally_done *done,
                               double us[TALLY_WAITS]);
 uint64_t ah_tally_others_blame(const struct tally_waits *waits, uint32_t item, uint64_t iteration,
@@ -108,8 +106,8 @@ bool ah_tally_others_sends(const struct tally_waits *waits, uint32_t item);
 /* Returns an instance of an item; NULL if it is no longer kept. */
 const struct tally_done *ah_tally_waits_done(const struct tally_waits *waits, uint32_t item,
                                              uint64_t iteration);
-/* Charges the time from `began_ns` to `to_ns`, but not before `from_ns`, to a device lane or the gate. Returns the
- * earlier of `began_ns` and `to_ns`, where the uncharged rest ends. */
+/* Charges the time from `began_ns` to `to_ns`, after `from_ns`, to a device lane or the gate. Returns the end of the
+ * rest. */
 uint64_t ah_tally_waits_charge(double us[TALLY_WAITS], size_t lane, uint64_t from_ns, uint64_t began_ns,
                                uint64_t to_ns);
 

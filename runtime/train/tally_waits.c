@@ -5,9 +5,8 @@
  * 1. The last few instances of every item are kept, by iteration. An instance waited for the one of these that ended
  *    last: an instance it waits for in the plan; if it takes a slot, the instance that gave the slot back (with n
  *    slots, take k waits for give k - n); for compute and the norm, an op that no plan mentions.
- * 2. The wait [from, start] of a compute item is charged backwards. The lane of the last item it waited for is charged
- *    for the time since that item could begin. Then the lane that delayed that item is charged, and so on, until `from`
- *    or compute.
+ * 2. The wait [from, start] of a compute item is charged backwards. The lane of the item it waited for is charged for
+ *    the time since that item could begin, then the lane that delayed that item, and so on, until `from` or compute.
  * 3. The first round of a run has two instances of early items; only the later instance is kept.
  */
 #include "runtime/train/tally_internal.h"
@@ -155,8 +154,8 @@ static struct instance waited_for(const struct tally_waits *waits, uint32_t item
     return latest;
 }
 
-/* Returns the latest op, on a lane other than compute, that no plan mentions and that ended in (after_ns, until_ns];
- * NULL if there is none. */
+/* Returns the latest op of other lanes without a plan's op that ended in (after_ns, until_ns]; NULL if there is
+ * none. */
 static const struct tally_data *data_between(const struct tally_waits *waits, size_t *ret_lane,
                                              uint64_t after_ns, uint64_t until_ns)
 {

@@ -2,11 +2,10 @@
  *
  * Together: lets ranks write and read a checkpoint at the same time, each its own blocks, if all see the folder
  * (checkpoint/checkpoint_folder.h). Rank 0 makes files, checks and commits. It sends other ranks an order and a note,
- * which they answer with a report. If a rank fails, it reports the failure, and training continues unless the world is
- * lost.
+ * which they answer with a report. A failure is reported, and training continues unless the world is lost.
  *
  * Each block is written by the rank of the first pipeline that owns it. All ranks that hold a block read it, and report
- * the hash of the values. The copies of a split table are not read: rank 0 sends them out once the table is verified.
+ * the hash of the values. Copies of a split table are not read: rank 0 sends them once the table is verified.
  */
 #include "runtime/train/checkpoint/shared.h"
 #include "runtime/train/trainer_internal.h"

@@ -50,24 +50,21 @@ struct ah_trainer_stage {
 };
 
 /* A run of blocks whose gradients are added up over one rank of each pipeline. A tied share, always the last, is the
- * table of embedding and head. It has two members per pipeline: the rank with the head's copy, and that with the
- * embedding. */
+ * table. It has two members per pipeline: the ranks with the head's copy and with the embedding. */
 struct ah_trainer_share {
     uint64_t first_block, blocks;
     bool tied;
     /* By pipeline, in the order of their micro-batches. If tied: all ranks with a head, then all with an embedding. */
     const uint32_t *ranks;
     double time_us,
-        /* Planned time of the sum, and planned bytes through each node's NIC in each direction; used only for a
-         * pace. */
+        /* Planned time of the sum, and planned bytes through each node's NIC in each direction; only for a pace. */
         volume_bytes;
 };
 
 enum { AH_SHARE_PIECE = 1 << 18 };
 
-/* The place of a trainer that is one of several. Its plan is one rank's program. All of them are opened together. Then
- * rank 0 uses this header, and the others call ah_trainer_follow(): they run, evaluate, read and write pieces when rank
- * 0 does. */
+/* The place of a trainer that is one of several and runs one rank's program. All are opened together. Then rank 0 uses
+ * this header, and the others call ah_trainer_follow(): they run, evaluate, read and write pieces when rank 0 does. */
 struct ah_trainer_rank {
     struct ah_comm *comm; /* open, without channels; its owner closes it after the trainer */
     uint32_t rank, ranks;
@@ -146,9 +143,9 @@ struct ah_trainer_options {
     /* (optional) For ranks, the same on all: the steps for ah_recorded_collect() (recorded.h). */
     struct ah_recorded_steps recorded;
 
-    /* True to report progress even if no device is watched; the same on all ranks. About once a second and at the end,
-     * rank 0 hears the beats of all ranks, and a single trainer its own. A separate thread calls `heard`, which must
-     * not block. */
+    /* True to report progress even without a watch of devices; the same on all ranks. About once a second and at the
+     * end, rank 0 gets beats of all ranks, and a single trainer its own. A separate thread calls `heard`; never block
+     * it. */
     bool tells;
     void (*heard)(void *context, const struct ah_trainer_beat *beats, uint32_t ranks); /* (optional) */
     void (*asked)(void *context,
@@ -196,8 +193,8 @@ struct ah_trainer_facts {
     uint64_t reserve_bytes;                 /* device memory outside the arena */
 };
 
-/* Opens a trainer. AH_E_MISMATCH: the plan is not for this model, training or data. Errors of the device, of weights,
- * of memory. */
+/* Opens a trainer. AH_E_MISMATCH: the plan is for another model, training or data. Errors of the device, weights,
+ * memory. */
 int ah_trainer_open(struct ah_trainer **ret_trainer, const struct ah_trainer_options *options,
                     struct ah_error *err);
 
@@ -214,9 +211,9 @@ struct ah_trainer_evaluation {
     uint64_t tokens; /* number of loss-bearing tokens: not masked, and not the first of a document */
 };
 
-/* Computes the mean loss over the loss-bearing tokens of held-out batches, with the plan's batch and seq.
- * AH_E_INTERRUPTED: `cancel` (optional) is no longer 0. After that, or after a data error of a single trainer, the
- * trainer can be used and saved as before. */
+/* Computes the mean loss over loss-bearing tokens of held-out batches, with the plan's batch and seq.
+ * AH_E_INTERRUPTED once `cancel` (optional) is not 0. Then, or after a data error of a single trainer, it can still
+ * train and be saved. */
 int ah_trainer_evaluate(struct ah_trainer *trainer, struct ah_batches *held_out, const atomic_int *cancel,
                         struct ah_trainer_evaluation *ret_evaluation, struct ah_error *err);
 
@@ -235,8 +232,7 @@ int ah_trainer_give(void *context, const struct ah_weights_piece *piece, float *
 
 struct ah_trainer_facts ah_trainer_facts(const struct ah_trainer *trainer);
 
-/* Returns the device, for timelines. The tag of a span is its item, items + micro-batch for a receive, or
- * UINT64_MAX. */
+/* Returns the device, for timelines. Tags of spans: the item; for a receive, items + micro-batch; else UINT64_MAX. */
 struct ah_device *ah_trainer_device(struct ah_trainer *trainer);
 
 /* Does what rank 0 does, on any other rank, until rank 0 closes its trainer. `held_out` (optional) is the same as rank

@@ -143,8 +143,7 @@ struct move_indices {
     uint64_t of[AH_OFFSET_TERMS];
 };
 
-/* queue.c. Waits of an op: for each lane, the latest ticket. A wait costs nothing if it is over or on the op's own
- * lane. */
+/* queue.c. An op's waits, by lane the latest ticket. A wait costs nothing if it is over or on the op's own lane. */
 struct waits {
     uint64_t ticket[AH_DEVICE_LANES_ALL]; /* 0: none */
 };
@@ -195,8 +194,7 @@ int ah_round_header(struct ah_trainer *t, int64_t step, const struct waits *wait
 /* norm_copy.c. Errors of ah_replay_run(). */
 int ah_norm_copy_place(const struct ah_graph *graph, const struct ah_plan *plan,
                        struct norm_copy *ret_norm_copy, struct ah_error *err);
-/* True if d2h has reached the copy of the step's sums. Advance submits that copy, unless compute must continue
- * first. */
+/* True if d2h has reached the turn of the copy. Advance then submits it, unless compute must continue first. */
 bool ah_norm_copy_due(const struct ah_trainer *t, int64_t round, enum round_part part);
 int ah_norm_copy_advance(struct ah_trainer *t, int64_t round, bool *ret_done, struct ah_error *err);
 int ah_norm_copy_submit(struct ah_trainer *t, int64_t step, const struct waits *waits, struct ah_error *err);
@@ -230,8 +228,7 @@ int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct
 struct ah_checkpoint_source ah_persist_own_source(struct ah_trainer *t);
 struct ah_checkpoint_sink ah_persist_own_sink(struct ah_trainer *t);
 
-/* together.c. Return calls for rank 0; NULL if it leads nobody, or ranks must not save together. Other ranks obey its
- * orders. */
+/* together.c. Return calls for rank 0; NULL if it leads nobody, or must save alone. Other ranks obey its orders. */
 const struct ah_checkpoint_together *ah_together_saving(const struct ah_trainer *t);
 const struct ah_checkpoint_together *ah_together_loading(const struct ah_trainer *t);
 int ah_together_obey(struct ah_trainer *t, const struct ranks_order *order, struct ah_error *err);
@@ -254,12 +251,10 @@ int ah_run_stage(struct ah_trainer *t, struct ah_batches *batches, uint64_t curs
 bool ah_run_is_of_micro_batch(enum ah_plan_op_kind kind);
 /* Adds to `err` the place in the training where the device failed. Any thread. */
 void ah_run_place(const struct ah_trainer *t, struct ah_error *err);
-/* Names the op with this tag: "'forward' of block 'layer.3'"; "" if no plan mentions the op. `context` is the
- * trainer. */
+/* Names the op with this tag: "'forward' of block 'layer.3'"; "" if it is in no plan. `context` is the trainer. */
 void ah_run_name(const void *context, uint64_t tag, char *ret_name, size_t room);
 struct ah_ref ah_run_header(const struct ah_trainer *t, int64_t step, uint64_t offset_bytes);
-/* Adds up the losses of a step's micro-batches from left to right, starting with `before` (NULL: with the first
- * loss). */
+/* Adds up the losses of a step's micro-batches from left to right, from `before` on (NULL: from the first on). */
 double ah_run_loss(const struct ah_trainer *t, int64_t step, const double *before);
 
 #endif

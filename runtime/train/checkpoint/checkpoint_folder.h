@@ -5,7 +5,7 @@
  * It contains the weights in the ecosystem's format, the optimizer's states, and a manifest that names every file with
  * its size and sha256. A checkpoint does not depend on a plan: any run with the same model and numeric signature can
  * resume from it. The caller knows where masters and moments are stored (host arenas, device staging). Saving asks the
- * caller for pieces of these vectors, and loading hands pieces to the caller, so nothing is in memory twice.
+ * caller for pieces of these, and loading hands pieces out, so nothing is in memory twice.
  *
  * The folder appears whole or not at all. Everything is written into PATH.tmp and synced, the manifest last; then the
  * folder is renamed. This header saves and loads one checkpoint. Runs use checkpoints.h, which keeps several in a
@@ -20,8 +20,8 @@
  *
  * TOGETHER. If several processes see the folder, each may write and read its own blocks. One process leads: it makes
  * the files, checks them and writes the manifest (struct ah_checkpoint_together). Every process, the leading one
- * included, calls ah_checkpoint_fill() or ah_checkpoint_read() for its blocks. The files have the same bytes as if one
- * process had written them.
+ * included, calls ah_checkpoint_fill() or ah_checkpoint_read() for its blocks. The files have the same bytes in either
+ * case.
  */
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_FOLDER_H
 #define AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_FOLDER_H
@@ -80,8 +80,8 @@ typedef int ah_checkpoint_take(void *context, const struct ah_checkpoint_piece *
 
 /* Calls for processes that save or load together. `context` is that of the source or the sink. */
 struct ah_checkpoint_together {
-    /* Sets `ret_together` to true if all processes with a block see `folder`, which has only a mark, and if it is worth
-     * saving together. */
+    /* Sets `ret_together` to whether all processes with a block see `folder`, which has only a mark, and it is worth
+     * it. */
     int (*meet)(void *context, const char *folder, bool *ret_together, struct ah_error *err);
     /* Makes all processes, this one included, call ah_checkpoint_fill(). When it returns, their values are synced. */
     int (*fill)(void *context, const struct ah_checkpoint_job *job, const char *folder, struct ah_error *err);
@@ -90,7 +90,7 @@ struct ah_checkpoint_together {
                 struct ah_error *err);
     /* Makes all processes, this one included, call ah_checkpoint_read(). */
     int (*read)(void *context, const struct ah_checkpoint_job *job, const char *folder, struct ah_error *err);
-    /* Adds a block's states to `hash`, in all processes with the block (ah_checkpoint_hash()). AH_E_DOCUMENT: results
+    /* Adds a block's states to `hash`, in all processes with it (ah_checkpoint_hash()). AH_E_DOCUMENT: results
      * differ. */
     int (*hash)(void *context, const struct ah_checkpoint_job *job, uint64_t block, struct ah_sha256 *hash,
                 struct ah_error *err);

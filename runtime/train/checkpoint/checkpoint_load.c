@@ -83,8 +83,7 @@ static int read_block(const struct load *load, struct ah_stream *stream,
     return rc;
 }
 
-/* Reads one file of states with all its blocks. `*at` is the file's first item and becomes the next file's first
- * item. */
+/* Reads a file of states. `*at` is the file's first item, and becomes the next file's first item. */
 static int read_states_file(const struct load *load, size_t *at)
 {
     const struct ah_checkpoint *manifest = load->manifest->body.checkpoint;
@@ -111,8 +110,7 @@ static int read_alone(struct load *load)
     return rc ? rc : ah_weights_load(load->job->model, load->folder, &load->sink->weights, load->err);
 }
 
-/* Checks the digest of one file's values as all processes have them in memory. Advances `*at` to the next file's first
- * item. */
+/* Checks the digest of a file's values in the memory of all processes. `*at` becomes the next file's first item. */
 static int hash_states_file(const struct load *load, size_t *at)
 {
     const struct ah_checkpoint *manifest = load->manifest->body.checkpoint;

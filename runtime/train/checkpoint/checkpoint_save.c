@@ -3,7 +3,7 @@
  * Saving: writes mark, states, weights, companions and manifest; then syncs, renames and syncs again. A process killed
  * before the rename leaves PATH.tmp, known by its mark; one killed later leaves a checkpoint. States are hashed while
  * they are written or, if processes write together, by each writer afterwards. Weights are written out of order
- * (weights.h), so their files are read once more to hash them.
+ * (weights.h), so hashing reads them again.
  */
 #include "runtime/model/safetensors.h"
 #include "runtime/train/checkpoint/checkpoint_states_internal.h"
@@ -79,8 +79,7 @@ static int write_block(struct save *save, struct ah_stream *stream, const struct
     return rc;
 }
 
-/* Writes one file of states with all its blocks. `*at` is the file's first item and becomes the next file's first
- * item. */
+/* Writes a file of states. `*at` is the file's first item, and becomes the next file's first item. */
 static int write_states_file(struct save *save, const struct ah_states_file *file, size_t *at)
 {
     struct ah_stream stream;

@@ -28,7 +28,7 @@ struct ah_checkpoint_states {
     struct ah_states_file *files;
 };
 
-/* Plans the states of a job and their files, in `arena`. AH_E_USAGE: the signature's patterns match no tensor;
+/* Plans a job's states and their files, in `arena`. AH_E_USAGE: the signature's patterns match no tensor;
  * AH_E_MEMORY. */
 int ah_states_plan(const struct ah_checkpoint_job *job, struct ah_arena *arena,
                    struct ah_checkpoint_states *ret_states, struct ah_error *err);
@@ -38,7 +38,7 @@ int ah_states_plan(const struct ah_checkpoint_job *job, struct ah_arena *arena,
 int ah_states_check(const struct ah_checkpoint_states *states, const struct ah_checkpoint *manifest,
                     const char *path, struct ah_error *err);
 
-/* Advances to the next piece of a block, in the order of its file. Begins with a zeroed piece. Returns false at the
+/* Advances to the next piece of a block, in its file's order, starting with a zeroed piece. Returns false at the
  * end. */
 bool ah_states_next(const struct ah_checkpoint_state *state, struct ah_checkpoint_piece *piece);
 

@@ -114,8 +114,7 @@ static int check_steps(const struct ah_checkpoints *checkpoints, const struct ah
     return rc;
 }
 
-/* Renames a damaged checkpoint to step-N.damaged, which is never listed as a step. If that name exists, adds a
- * number. */
+/* Renames a damaged checkpoint to step-N.damaged, which is no name of a step. If that exists, adds a number. */
 static int set_aside(const struct ah_checkpoints *checkpoints, uint64_t step, struct ah_error *err)
 {
     char path[PATH_MAX], aside[PATH_MAX], ending[sizeof DAMAGED_ENDING + 16] = DAMAGED_ENDING;
@@ -240,8 +239,7 @@ static bool is_also_kept(const struct ah_checkpoints_keep *keep, uint64_t step)
     return kept;
 }
 
-/* Removes whole checkpoints except the newest and those named. Continues after a failure, and returns the last
- * failure. */
+/* Removes whole checkpoints but the newest and those named. Continues after a failure; returns the last failure. */
 static int keep_newest(const struct ah_checkpoints *checkpoints, const struct ah_checkpoints_keep *keep,
                        struct ah_error *err)
 {

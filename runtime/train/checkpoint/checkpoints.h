@@ -13,10 +13,10 @@
  * 1. At every moment, even after a kill, the checkpoints in DIR are whole. While one is saved or removed, the previous
  *    one exists.
  * 2. One run at a time saves into DIR: it is locked until it is closed, or the process ends.
- * 3. This module removes only what it made: folders step-N.tmp with its mark and no files of other names, and
- *    checkpoints of the same signature with no files besides those of their manifest.
- * 4. Nothing is overwritten: DIR has no step later than the one from which the run resumes. Damaged checkpoints of
- *    later steps are renamed to step-N.damaged and never removed.
+ * 3. Only what this module made is removed: folders step-N.tmp with its mark and no other files, and checkpoints of the
+ *    same signature with only the files of their manifest.
+ * 4. Nothing is overwritten: DIR has no step later than the one from which the run resumes. Later checkpoints that are
+ *    damaged are renamed to step-N.damaged and never removed.
  *
  * One thread at a time uses an object.
  */
@@ -79,9 +79,8 @@ int ah_checkpoints_save(struct ah_checkpoints *checkpoints, const struct ah_chec
                         const struct ah_checkpoint_source *source, const struct ah_checkpoints_keep *keep,
                         struct ah_checkpoints_saved *ret_saved, struct ah_error *err);
 
-/* Saves only the weights of step `position->step`, as FOLDER/weights-only-STEP, for a disk without room for a
- * checkpoint. A new run can begin with them, but no run can resume from them. Has the errors of
- * ah_checkpoint_save(). */
+/* Saves only the weights of step `position->step`, as FOLDER/weights-only-STEP, if there is no room for a checkpoint. A
+ * new run can begin with them, but no run can resume from them. Errors are those of ah_checkpoint_save(). */
 int ah_checkpoints_save_weights(struct ah_checkpoints *checkpoints,
                                 const struct ah_checkpoint_position *position,
                                 const struct ah_checkpoint_source *source, char ret_path[PATH_MAX],

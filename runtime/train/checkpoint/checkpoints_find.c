@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Finding: finds the newest whole checkpoint. If the newest is damaged, an older one counts as whole only if every file
- * has its sha256. The result says what was skipped, so nobody loses steps unknowingly. A file that cannot be read for
- * another reason, such as permissions or a lost network, is not damaged: the run ends, and its message names the
- * previous checkpoint.
+ * has its sha256. The result says what was skipped, so nobody loses steps unknowingly. If a file cannot be read for
+ * another reason (permissions, a lost network), the run ends and names the previous checkpoint.
  */
 #include "runtime/train/checkpoint/checkpoints.h"
 #include "runtime/train/checkpoint/steps_internal.h"

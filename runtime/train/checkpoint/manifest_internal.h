@@ -12,8 +12,7 @@
 /* Reads the manifest in `folder`. AH_E_DOCUMENT: it is missing or wrong; AH_E_IO: it cannot be read. */
 int ah_manifest_load(struct ah_document *ret_manifest, const char *folder, struct ah_error *err);
 
-/* Compares signatures. AH_E_MISMATCH names the first field that differs, with both values unless the field is a
- * list. */
+/* Compares signatures. AH_E_MISMATCH names the field in which they differ, with both values unless it is a list. */
 int ah_manifest_check_signature(const struct ah_document *manifest, const char *folder,
                                 const struct ah_signature *signature, struct ah_error *err);
 

@@ -11,7 +11,7 @@
  *     seen = ah_shared_answer(folder, token, rank, patience_ms);          // each of the others, which reports `seen`
  *     rc = ah_shared_check(folder, token, answered, ranks, &shared, err); // always: removes the file
  *
- * A failure to share is no error, since saving does not need a shared folder.
+ * After any other failure the folder counts as not shared, which is no error.
  */
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_SHARED_H
 #define AH_RUNTIME_TRAIN_CHECKPOINT_SHARED_H
@@ -32,8 +32,7 @@ enum {
 bool ah_shared_offer(const char *folder, char ret_token[AH_SHARED_TOKEN_MAX]);
 bool ah_shared_answer(const char *folder, const char *token, uint32_t rank, unsigned patience_ms);
 
-/* Sets `ret_shared` to whether all ranks with `answered` (by rank) have answered. AH_E_IO: the file cannot be
- * removed. */
+/* Checks the answers of the ranks for which `answered` (by rank) is true. AH_E_IO: the file cannot be removed. */
 int ah_shared_check(const char *folder, const char *token, const bool *answered, uint32_t ranks,
                     bool *ret_shared, struct ah_error *err);
 

@@ -72,8 +72,7 @@ int ah_stream_sync_folder(const char *folder, struct ah_error *err);
 /* Writes the folder that contains `path`; "." if `path` has no folder. */
 void ah_stream_parent(const char *path, char ret_folder[PATH_MAX]);
 
-/* Set and return an error: AH_E_IO with "PATH: cannot be <done>: <errno>", or any code with a message after the path.
- * Long paths are cut, other text is not. */
+/* Set the error "PATH: cannot be <done>: <errno>" (AH_E_IO), or any message after a path. A long path is cut. */
 int ah_stream_fail(struct ah_error *err, const char *path, const char *done);
 int ah_stream_say(struct ah_error *err, int code, const char *path, const char *format, ...) AH_PRINTF(4, 5);
 

@@ -82,8 +82,7 @@ int ah_batches_init(struct ah_batches *ret_batches, const struct ah_batches_opti
     return AH_OK;
 }
 
-/* Reads the seq+1 tokens of a sample. At the end of held-out or aligned data there are fewer; the rest becomes
- * padding. */
+/* Reads a sample's seq+1 tokens. At the end of held-out or aligned data there are fewer, and the rest is padding. */
 static int read_sample(struct ah_batches *batches, uint64_t sample, struct ah_error *err)
 {
     const size_t wanted = (size_t)batches->options.seq + 1;

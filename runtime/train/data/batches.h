@@ -3,13 +3,12 @@
  * Batches: gives samples of a data set in the order of training, in arrays of the caller.
  *
  * A SAMPLE is seq+1 consecutive tokens. Sample i begins at token i * seq of the stream, so its last token is the first
- * of the next sample. Each token except the first of the stream is a target once per epoch. Fewer than seq tokens may
- * follow the last whole sample; these are not used for training.
+ * of the next sample. Each token except the first of the stream is a target once per epoch. Up to seq - 1 tokens after
+ * the last whole sample are not used.
  *
  * THE CURSOR is one integer: the number of sequences consumed since the run began. With n samples per epoch, cursor c
  * means sample permutation(c mod n) of epoch c / n (permutation.h). A batch has the cursors c to c+batch-1, in this
- * order for any number of micro-batches, and may reach into the next epoch. Cursor, seed and data determine everything
- * else.
+ * order for any number of micro-batches, and may reach into the next epoch. Nothing else is kept.
  *
  * A ROW is one position of one sequence:
  *
@@ -88,8 +87,8 @@ int ah_batches_init(struct ah_batches *ret_batches, const struct ah_batches_opti
 int ah_batches_fill(struct ah_batches *batches, uint64_t cursor, uint64_t sequences,
                     const struct ah_batches_rows *into, uint64_t *ret_bearing, struct ah_error *err);
 
-/* Returns the number of steps in one pass over the data: n / batch, rounded up. With held_out, the last step may have
- * padding. */
+/* Returns the number of steps in one pass over the data: n / batch, rounded up; the last one may have padding if
+ * held_out. */
 uint64_t ah_batches_steps(const struct ah_batches *batches);
 
 /* Returns 1 / bearing in fp32, rounded once; 0 if bearing is 0. */

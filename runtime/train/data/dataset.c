@@ -94,8 +94,7 @@ static int check_alike(const struct ah_dataset *data, enum ah_dataset_part part,
         without->file.path, without->file.path, endings[part], with->parts[part].path);
 }
 
-/* Checks that files are all text or all tokens, since a mixture means a mistaken name, and that all have the same
- * align. */
+/* Checks that all files have the same align, and that text is not mixed with tokens, which means a mistaken name. */
 static int check_one_kind(struct ah_dataset *data, struct ah_error *err)
 {
     const struct ah_dataset_file *first = &data->entries[0].file;

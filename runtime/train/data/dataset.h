@@ -3,28 +3,26 @@
  * Data set: one stream of tokens from one or several files, with loss masks and beginnings of documents.
  *
  * FILES. A path is a file, a folder, or, if nothing of that name exists, a pattern of glob(7). A folder stands for its
- * token files (`.bin`, `.u16`, `.u32`) or, if there are none, for its `.txt` files, in the order of their names. The
- * stream consists of the files of all paths, one after another, in the given order. docs/data.md describes what a file
- * may be:
+ * token files (`.bin`, `.u16`, `.u32`) or, without any, for its `.txt` files, in the order of their names. The stream
+ * is the files of all paths, one after another, in the given order. docs/data.md describes what a file may be:
  *
  *     autohete  64 bytes of header (format.c), then tokens of 2 or 4 bytes llmc      256 int32 of header (magic
  *     20240520, version 1, count), then u16; or (20240801, 7, count), then u32 u16       tokens and nothing else, as
  *     nanoGPT writes them u32       4-byte tokens and nothing else bytes     plain text; a token is a byte, so the
  *     vocabulary is 256
  *
- * The magic decides the kind of a file or, without a magic, the name. `.u16` and `.u32` state the kind. `.bin` is
- * accepted if its values fit only one width. Any other name means text, whose bytes are tokens only if the vocabulary
- * is 256. A file that fits no kind, or two, is refused, never guessed. An option sets the kind of all files. Text
- * together with token files is refused.
+ * The magic decides the kind of a file or, without a magic, the name. `.u16` and `.u32` state it; `.bin` is accepted if
+ * its values fit only one width; any other name means text, whose bytes are tokens only if the vocabulary is 256. A
+ * file of no kind, or of two, is refused, never guessed. An option sets the kind of all files. Text with token files is
+ * refused.
  *
  * FILE.mask has a u8 for each token: 0 if its prediction bears no loss, else 1. FILE.docs has a u64 for each document
  * that begins in the file: the index of its first token, increasing. Either all files have such a companion, or none.
  * Without .docs, each file continues the previous one, except that every file of bytes is a separate document.
  *
- * CHECKED ONCE. Opening reads everything once, in parallel. It checks that sizes are right, that each token is below
- * the vocabulary, that masks are 0 or 1, and that documents increase and are inside the file. It also computes the
- * identity, a part of the numeric signature: a sha256 over kinds, sizes and contents of the files in their order, but
- * not over their names.
+ * CHECKED ONCE. Opening reads everything once, in parallel. It checks sizes, that each token is below the vocabulary,
+ * that masks are 0 or 1, and that documents increase and are inside the file. It also computes the identity, a part of
+ * the numeric signature: a sha256 over kinds, sizes and contents of the files in their order, but not over their names.
  *
  * FILES THAT CHANGE. Nothing is mapped, because a process dies if a mapped file shrinks. Every read checks that the
  * file is still the same one (device, inode, size, time of change). It checks each token again, so that no op gets an
@@ -86,8 +84,7 @@ struct ah_dataset_facts {
     uint64_t tokens; /* in all files */
     /* number of documents that begin in the data, at its first token included; 1 without boundaries */
     uint64_t documents;
-    /* Number of tokens with mask 1; all tokens without .mask. First tokens of documents count here, but bear no
-     * loss. */
+    /* Number of tokens with mask 1; all without .mask. First tokens of documents count here, but bear no loss. */
     uint64_t unmasked;
     uint64_t align; /* examples are aligned to sequences of this many tokens; 0: they are not */
     size_t files;

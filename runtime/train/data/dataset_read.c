@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reading. Even if a file has changed since the check, all results are in bounds. Tokens are compared with the
- * vocabulary again, mask and begins are made 0 or 1, and offsets outside the range are an error.
+ * vocabulary again, mask and begins are 0 or 1, and offsets outside the range are an error.
  */
 #include "runtime/train/data/dataset_internal.h"
 

@@ -14,8 +14,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "token files are little-endian and read as they are");
 
-/* LEAD_BYTES of memory precede the elements of a leaf. They end with the previous element, and keep the elements
- * aligned. */
+/* Memory before the elements of a leaf: it ends with the previous element, and keeps the elements aligned. */
 enum { LEAD_BYTES = 64, ROOM_BYTES = LEAD_BYTES + AH_SCAN_LEAF_BYTES };
 
 struct pass {

@@ -42,8 +42,7 @@ struct ah_file_sources {
 /* Finds the file and saves its properties; `path` stays borrowed. AH_E_IO: it is missing, or is no regular file. */
 int ah_source_find(struct ah_source *ret_source, const char *path, struct ah_error *err);
 
-/* Gives a descriptor, valid until another source is used. AH_E_IO; AH_E_MISMATCH: the file changed since it was
- * found. */
+/* Gives a descriptor, valid until another source is used. AH_E_IO; AH_E_MISMATCH: the file changed meanwhile. */
 int ah_source_use(struct ah_file_sources *sources, struct ah_source *source, int *ret_fd,
                   struct ah_error *err);
 

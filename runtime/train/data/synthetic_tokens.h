@@ -28,8 +28,7 @@ struct ah_synthetic_tokens {
     char path[PATH_MAX]; /* "": no file */
 };
 
-/* Writes the file in $TMPDIR or, if that is not set, in /tmp. AH_E_IO names the file. `ret_tokens` must not move until
- * release. */
+/* Writes the file in $TMPDIR or else /tmp. AH_E_IO names the file. `ret_tokens` must not move until release. */
 int ah_synthetic_tokens_init(struct ah_synthetic_tokens *ret_tokens,
                              const struct ah_synthetic_tokens_options *options, struct ah_error *err);
 

@@ -197,7 +197,6 @@ static uint64_t fit_gap(const struct ah_layout_memory *memory, uint64_t floor, u
 
 /* ---- one way ---- */
 
-/* Sorts the spans by `order`. */
 static void fit_order_spans(struct ah_layout_memory *memory, enum fit_order order, uint32_t cut,
                             size_t positions)
 {

@@ -68,7 +68,6 @@ static inline uint32_t layout_turn(uint32_t position, uint32_t cut, size_t posit
 uint32_t ah_layout_cut(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                        const uint32_t *indices, size_t n, size_t positions);
 
-/* Sorts in ascending order. */
 void ah_layout_sort(uint64_t *keys, size_t n);
 
 /* Heights in units. No layout is lower than `live`. A layout no higher than `enough` is not improved. */

@@ -204,7 +204,6 @@ enum {
 void ah_program_context_init(struct ah_program_context *ret_context, const struct ah_job *job,
                              const struct ah_job_group *group);
 
-/* Returns the bytes of a tensor of the table. */
 uint64_t ah_program_tensor_bytes(const struct ah_program_context *context, enum tensor tensor);
 
 /* Makes the line of these rules, without unneeded steps. AH_E_DOCUMENT: sizes beyond any memory. */
@@ -218,7 +217,6 @@ void ah_program_ops_size(const struct ah_program_context *context, struct node *
 int ah_program_block_init(struct ah_program_block *ret_block, const struct ah_job *job,
                           const struct ah_job_group *group, struct ah_error *err);
 
-/* Makes the program of one pass of the block. */
 void ah_program_block_pass(const struct ah_program_block *block, enum ah_pass pass,
                            enum ah_activations activations, struct ah_program *ret_program);
 

@@ -11,8 +11,8 @@
  * heads and embeddings are added up separately first. So with n members, each sends and receives about 2 (n - 1) / n of
  * its vector, as in a ring. A turn moves the next pieces and the totals of the previous turn together.
  *
- * Adding two numbers gives the same bits in either order. So a rank adds up the parts before its own elsewhere, and
- * adds their sum to its own part.
+ * Adding two numbers gives the same bits in either order. So parts before a rank's own are added up elsewhere, then
+ * added to its own.
  */
 #include "runtime/train/bind_internal.h"
 
@@ -81,8 +81,8 @@ static int message(struct share *s, uint32_t rank, enum ah_bind_sum sum, struct 
     return AH_OK;
 }
 
-/* Binds the message of a member's part of a piece to its owner or, if `totals`, of the total back; nothing within a
- * rank. */
+/* Binds the message of a member's part of a piece to the owner or, if `totals`, of the total back. Skips messages
+ * within a rank and between other ranks. */
 static int move_part(struct share *s, uint64_t turn, uint32_t owner, uint32_t member, bool totals)
 {
     const struct ah_stretch piece = piece_of(s, turn, owner);

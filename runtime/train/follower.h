@@ -42,8 +42,7 @@ struct ah_follower_host {
 /* Returns the largest n such that every rank has the first n forms of enum ah_product_form. */
 uint32_t ah_follower_forms(const struct ah_follower_host *hosts, uint32_t ranks);
 
-/* Returns host names by rank for ah_trainer_rank.hosts, in `arena`; texts stay borrowed from `hosts`. NULL: no
- * memory. */
+/* Returns host names by rank, for ah_trainer_rank.hosts, in `arena`, with texts of `hosts`. NULL: no memory. */
 const char *const *ah_follower_names(const struct ah_follower_host *hosts, uint32_t ranks,
                                      struct ah_arena *arena);
 
@@ -52,8 +51,7 @@ const char *const *ah_follower_names(const struct ah_follower_host *hosts, uint3
 int ah_follower_check_hosts(const struct ah_follower_host *hosts, uint32_t ranks, const char *const *nodes,
                             struct ah_error *err);
 
-/* Sends the task to all ranks. `ret_hosts` has room for all. AH_E_MISMATCH, AH_E_PEER, or the error of a rank that
- * differs. */
+/* Sends the task to all ranks. `ret_hosts` has room for all. AH_E_MISMATCH, AH_E_PEER, or the error of another rank. */
 int ah_follower_lead(const struct ah_links *links, const struct ah_follower_task *task,
                      struct ah_follower_host *ret_hosts, struct ah_error *err);
 
@@ -65,7 +63,7 @@ struct ah_follower_options {
     struct ah_device_watch watch; /* for its device; rank 0 sets the patience */
 };
 
-/* Follows rank 0 until it ends the run (AH_OK). Otherwise returns the first failed rank's error; then close the
+/* Follows rank 0 until the run ends. AH_OK: rank 0 ended it. Otherwise: the first failed rank's error; close the
  * world. */
 int ah_follower_run(const struct ah_follower_options *options, struct ah_error *err);
 

@@ -18,8 +18,8 @@
 #include "runtime/schedule/messages.h"
 #include "runtime/train/trainer.h"
 
-/* What a channel is for; both ends use one number. Channels of data come first, since a transport of the device may
- * carry them. */
+/* What a channel is for; both ends use one number. A device's transport may carry channels of data, which come
+ * first. */
 enum ah_links_purpose {
     AH_LINKS_OUTPUT,
     AH_LINKS_GRADIENT,

@@ -124,8 +124,8 @@ static double boundary_bytes(const struct ah_plan *plan)
                     ah_dtype_bytes(training->dtype));
 }
 
-/* Acquires the NICs of both ranks' nodes and returns the start; does nothing on one node. Lower ranks are served
- * first. */
+/* Acquires the NICs of both ranks' nodes, if these are two. Lower ranks are served first. Returns the time of the
+ * start. */
 static uint64_t take_ways(const struct ah_trainer *t, uint32_t peer)
 {
     const double bytes = boundary_bytes(t->options.plan);

@@ -52,8 +52,7 @@ struct pace {
 
 struct ah_trainer;
 
-/* Prepares pacing once rounds are read; does nothing without NICs. AH_E_UNSUPPORTED: messages take turns in this
- * world. */
+/* Prepares pacing, once rounds are read. Does nothing without NICs. AH_E_UNSUPPORTED: messages take turns. */
 int ah_pace_init(struct ah_trainer *t, struct ah_error *err);
 void ah_pace_release(struct ah_trainer *t);
 

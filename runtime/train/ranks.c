@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Lists, by position, how many messages have free memory by then: in order (messages.h, invariant 3); a word always
- * has. */
+/* Counts, by position, the messages whose memory is free there (messages.h, invariant 3). That of a word is always
+ * free. */
 static int list_begun(struct ah_trainer *t, enum ah_channel channel, struct ah_error *err)
 {
     struct ranks *ranks = &t->ranks;
@@ -138,7 +138,8 @@ static void *place_of(const struct ah_trainer *t, const struct ah_message *messa
     return message->bytes ? ah_device_pointer(t->device, ref) : NULL;
 }
 
-/* Moves a piece to or from another pipeline, once no `more` follows together with it. Only the lane `sums` calls it. */
+/* Moves a piece to or from another pipeline, together with those before it that had `more` set. Only the lane `sums`
+ * calls it. */
 static int move_sum(struct ah_trainer *t, const struct ah_op_moved *moved, struct ah_error *err)
 {
     struct ranks *ranks = &t->ranks;
@@ -200,8 +201,8 @@ static int move_bytes(const struct ah_trainer *t, uint32_t channel, void *data, 
     return ah_links_move(t->ranks.links, channel, data, bytes, err);
 }
 
-/* Runs the gate at the gatekeeper: gets the sums of runs of blocks from their owners, and sends all sums to training
- * ranks. */
+/* Runs the gate at the gatekeeper: gets the sums of runs of blocks from their owners, and sends all sums to each
+ * rank. */
 static int keep_gate(struct ah_trainer *t, double *sums, uint64_t blocks, struct ah_error *err)
 {
     const struct ah_trainer_rank *options = t->options.rank;

@@ -141,8 +141,7 @@ int ah_ranks_tell_recorded(struct ah_trainer *t, struct ah_error *err);
 bool ah_ranks_other_waits(const void *context, char *ret_text, size_t room);
 uint64_t ah_ranks_pulse(const void *context);
 
-/* Tells other ranks that an op of this rank failed, and so all messages after it. For the device; `context` is the
- * trainer. */
+/* Tells other ranks that an op of this rank failed, and with it all later messages. `context` is the trainer. */
 void ah_ranks_failed(void *context, const struct ah_error *why);
 
 /* Ends the run on all ranks after this rank failed. Returns the world's first failure; `err` names its rank. */

@@ -12,7 +12,7 @@
  * 4. A step's header is copied to the device after the head of the previous step, when no update needs the header
  *    before it. It is copied a second time when the norm has put the clipping factor into it.
  * 5. In a pipeline, sends have a separate lane, and compute waits until they are done. A receive is submitted with the
- *    item from which on its memory is free (ranks.h).
+ *    item at which its memory is free (ranks.h).
  */
 #include "runtime/train/trainer_internal.h"
 

@@ -70,8 +70,7 @@ static int fill_micro_batch(struct ah_trainer *t, struct ah_batches *batches, ui
     return rc;
 }
 
-/* Stages a batch. Other pipelines' micro-batches are only counted, in the slot that our first micro-batch
- * overwrites. */
+/* Stages a batch. Other pipelines' micro-batches are only counted, in a slot that is overwritten afterwards. */
 int ah_run_stage(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
                  uint64_t *ret_bearing, struct ah_error *err)
 {

@@ -5,9 +5,8 @@
  * INVARIANTS
  * 1. All ranks add up shares in the plan's order, on a separate lane. So no rank of the first unfinished share waits
  *    for a later share, and it can always continue.
- * 2. A share waits for the last gradients of its blocks. No gradient waits for a total of the same step, because
- *    updates come after all passes. An op that updates a block or sends its sum waits for its share. The norm waits for
- *    all.
+ * 2. A share waits for the last gradients of its blocks. None of these waits for a total of the same step: updates come
+ *    after all passes. An op that updates a block or sends its sum waits for its share; the norm waits for all.
  * 3. In a world whose messages take turns, sums come after all passes, and the next step comes after the sums.
  */
 #include "runtime/train/trainer_internal.h"

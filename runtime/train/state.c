@@ -52,8 +52,7 @@ int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct
     return pass_bounce_buffer(t, to, bytes, true, err);
 }
 
-/* Returns the operand `at` elements after `ref`, and where the host accesses it: in host memory or the bounce
- * buffer. */
+/* Returns the operand `at` elements after `ref`, and where the host sees it: in host memory or the bounce buffer. */
 static struct ah_ref part_of(const struct ah_trainer *t, struct ah_ref ref, uint64_t at, void **ret_here)
 {
     ref.offset_bytes += at * ah_dtype_bytes((enum ah_dtype)ref.dtype);

@@ -106,8 +106,7 @@ bool ah_tally_others_sends(const struct tally_waits *waits, uint32_t item);
 /* Returns an instance of an item; NULL if it is no longer kept. */
 const struct tally_done *ah_tally_waits_done(const struct tally_waits *waits, uint32_t item,
                                              uint64_t iteration);
-/* Charges the time from `began_ns` to `to_ns`, after `from_ns`, to a device lane or the gate. Returns the end of the
- * rest. */
+/* Charges what of [began_ns, to_ns] is after `from_ns` to a device lane or the gate. Returns the end of the rest. */
 uint64_t ah_tally_waits_charge(double us[TALLY_WAITS], size_t lane, uint64_t from_ns, uint64_t began_ns,
                                uint64_t to_ns);
 

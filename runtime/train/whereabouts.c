@@ -72,8 +72,8 @@ static struct found cause_of_wait(const struct view *view, uint32_t lane, unsign
     return found;
 }
 
-/* If no submitted op delays compute, finds work of this rank on any lane, or else the message for which host, orders or
- * another lane wait. */
+/* Finds, if no submitted op delays compute, own work on any lane, or else the message for which host, program or lanes
+ * wait. */
 static struct found find_other(const struct view *view)
 {
     static const uint32_t lanes[] = {AH_LANE_HOST, AH_LANE_SUMS, AH_LANE_SEND, AH_LANE_RECEIVE_BEFORE,

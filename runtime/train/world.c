@@ -259,7 +259,7 @@ static int check_covered(const struct building *b)
     return AH_OK;
 }
 
-/* Lists each pipeline's rank with the head, then each one's rank with the embedding. Checks that they own the
+/* Lists each pipeline's rank with the head, then each one's with the embedding, and checks that these own the
  * segment. */
 static int find_tables(const struct building *b, size_t segment, uint32_t *ranks)
 {
@@ -278,7 +278,7 @@ static int find_tables(const struct building *b, size_t segment, uint32_t *ranks
     return AH_OK;
 }
 
-/* Returns the bytes of partial sums and totals through each owner's NIC, in each direction; 0 if all are in one
+/* Returns the bytes of partial sums and totals through each owner's NIC, in each direction; 0 if all are on one
  * node. */
 static double volume_of(const struct building *b, const struct ah_trainer_share *share, double bytes)
 {

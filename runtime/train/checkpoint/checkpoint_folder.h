@@ -18,10 +18,9 @@
  *
  * Callbacks are called on the caller's thread, one at a time.
  *
- * TOGETHER. If several processes see the folder, each may write and read its own blocks. One process leads: it makes
- * the files, checks them and writes the manifest (struct ah_checkpoint_together). Every process, the leading one
- * included, calls ah_checkpoint_fill() or ah_checkpoint_read() for its blocks. The files have the same bytes in either
- * case.
+ * TOGETHER. If several processes see the folder, each may write and read its own blocks. One leads: it makes the files,
+ * checks them and writes the manifest (struct ah_checkpoint_together). Every process, the leading one included, calls
+ * ah_checkpoint_fill() or ah_checkpoint_read() for its blocks. The bytes in the files are the same.
  */
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_FOLDER_H
 #define AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_FOLDER_H
@@ -80,8 +79,8 @@ typedef int ah_checkpoint_take(void *context, const struct ah_checkpoint_piece *
 
 /* Calls for processes that save or load together. `context` is that of the source or the sink. */
 struct ah_checkpoint_together {
-    /* Sets `ret_together` to whether all processes with a block see `folder`, which has only a mark, and it is worth
-     * it. */
+    /* Sets `ret_together` if all processes with a block see `folder`, which only has a mark, and saving together
+     * pays. */
     int (*meet)(void *context, const char *folder, bool *ret_together, struct ah_error *err);
     /* Makes all processes, this one included, call ah_checkpoint_fill(). When it returns, their values are synced. */
     int (*fill)(void *context, const struct ah_checkpoint_job *job, const char *folder, struct ah_error *err);
@@ -90,7 +89,7 @@ struct ah_checkpoint_together {
                 struct ah_error *err);
     /* Makes all processes, this one included, call ah_checkpoint_read(). */
     int (*read)(void *context, const struct ah_checkpoint_job *job, const char *folder, struct ah_error *err);
-    /* Adds a block's states to `hash`, in all processes with it (ah_checkpoint_hash()). AH_E_DOCUMENT: results
+    /* Adds a block's states to `hash`, in all processes with it (ah_checkpoint_hash()). AH_E_DOCUMENT: hashes
      * differ. */
     int (*hash)(void *context, const struct ah_checkpoint_job *job, uint64_t block, struct ah_sha256 *hash,
                 struct ah_error *err);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Saving: writes mark, states, weights, companions and manifest; then syncs, renames and syncs again. A process killed
- * before the rename leaves PATH.tmp, known by its mark; one killed later leaves a checkpoint. States are hashed while
- * they are written or, if processes write together, by each writer afterwards. Weights are written out of order
- * (weights.h), so hashing reads them again.
+ * Saving: writes mark, states, weights, companions and manifest; then syncs, renames and syncs again. A kill before the
+ * rename leaves PATH.tmp, known by its mark; a later one leaves a checkpoint. States are hashed while they are written
+ * or, if processes write together, by each writer afterwards. Weights are written out of order (weights.h), so hashing
+ * reads them again.
  */
 #include "runtime/model/safetensors.h"
 #include "runtime/train/checkpoint/checkpoint_states_internal.h"

@@ -28,8 +28,7 @@ struct ah_checkpoint_states {
     struct ah_states_file *files;
 };
 
-/* Plans a job's states and their files, in `arena`. AH_E_USAGE: the signature's patterns match no tensor;
- * AH_E_MEMORY. */
+/* Plans a job's states and files, in `arena`. AH_E_USAGE: the signature's patterns match no tensor; AH_E_MEMORY. */
 int ah_states_plan(const struct ah_checkpoint_job *job, struct ah_arena *arena,
                    struct ah_checkpoint_states *ret_states, struct ah_error *err);
 
@@ -38,11 +37,9 @@ int ah_states_plan(const struct ah_checkpoint_job *job, struct ah_arena *arena,
 int ah_states_check(const struct ah_checkpoint_states *states, const struct ah_checkpoint *manifest,
                     const char *path, struct ah_error *err);
 
-/* Advances to the next piece of a block, in its file's order, starting with a zeroed piece. Returns false at the
- * end. */
+/* Advances to the next piece of a block, in file order, starting with a zeroed piece. Returns false at the end. */
 bool ah_states_next(const struct ah_checkpoint_state *state, struct ah_checkpoint_piece *piece);
 
-/* Returns the bytes of a piece. */
 size_t ah_states_piece_bytes(const struct ah_checkpoint_piece *piece);
 
 #endif

@@ -15,8 +15,8 @@
  * 2. One run at a time saves into DIR: it is locked until it is closed, or the process ends.
  * 3. Only what this module made is removed: folders step-N.tmp with its mark and no other files, and checkpoints of the
  *    same signature with only the files of their manifest.
- * 4. Nothing is overwritten: DIR has no step later than the one from which the run resumes. Later checkpoints that are
- *    damaged are renamed to step-N.damaged and never removed.
+ * 4. Nothing is overwritten: DIR has no step later than the one from which the run resumes. Later ones that are damaged
+ *    are renamed to step-N.damaged and never removed.
  *
  * One thread at a time uses an object.
  */

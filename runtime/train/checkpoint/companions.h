@@ -38,7 +38,6 @@ int ah_companions_read(struct ah_companions *ret_companions, const char *folder,
 /* True if one of the companions is a tokenizer: tokenizer.json, tokenizer.model, vocab.json or vocab.txt. */
 bool ah_companions_has_tokenizer(const struct ah_companions *companions);
 
-/* True if `name` is the name of a companion. */
 bool ah_companions_has_name(const char *name);
 
 void ah_companions_release(struct ah_companions *companions);

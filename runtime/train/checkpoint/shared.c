@@ -13,8 +13,7 @@
 
 enum { TOKEN_BYTES = AH_SHARED_TOKEN_MAX - 1, RANDOM_BYTES = TOKEN_BYTES / 2, LOOK_MS = 20 };
 
-/* Returns the offset of a rank's text: rank 0's token, then the answers, so close that several ranks write into one
- * page. */
+/* Returns the offset of a rank's text, close to other ranks' texts, so that several ranks write into the same page. */
 static off_t place_of(uint32_t rank)
 {
     return (off_t)rank * (TOKEN_BYTES + 1);

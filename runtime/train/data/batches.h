@@ -87,8 +87,7 @@ int ah_batches_init(struct ah_batches *ret_batches, const struct ah_batches_opti
 int ah_batches_fill(struct ah_batches *batches, uint64_t cursor, uint64_t sequences,
                     const struct ah_batches_rows *into, uint64_t *ret_bearing, struct ah_error *err);
 
-/* Returns the number of steps in one pass over the data: n / batch, rounded up; the last one may have padding if
- * held_out. */
+/* Returns the steps of one pass over the data: n / batch, rounded up. With held_out, the last step may have padding. */
 uint64_t ah_batches_steps(const struct ah_batches *batches);
 
 /* Returns 1 / bearing in fp32, rounded once; 0 if bearing is 0. */

@@ -56,8 +56,8 @@ struct ah_scanner {
 int ah_scan_init(struct ah_scanner *ret_scanner, const struct ah_dataset_options *options,
                  uint64_t total_bytes, struct ah_error *err);
 
-/* Scans the elements and hashes them. AH_E_IO, AH_E_MISMATCH (the file has shrunk), AH_E_INTERRUPTED, AH_E_MEMORY. A
- * broken rule is a result, no error. */
+/* Scans and hashes the elements. A broken rule is a result, no error. AH_E_IO, AH_E_MISMATCH (the file has shrunk),
+ * AH_E_INTERRUPTED, AH_E_MEMORY. */
 int ah_scan_run(struct ah_scan *scan, struct ah_file_sources *sources, struct ah_scanner *scanner,
                 struct ah_sha256 *hash, struct ah_error *err);
 

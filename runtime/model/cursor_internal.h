@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Cursor: walks over JSON text that ah_json_scan() has accepted. It builds no tree, so even a header with hundreds of
- * thousands of tensors takes no memory besides its text. Text that ah_json_scan() did not accept causes undefined
- * behaviour.
+ * thousands of tensors takes no memory besides its text. On other text, its behaviour is undefined.
  *
  *     if (ah_cursor_enter(&cursor, '{'))
  *         while (ah_cursor_next(&cursor, '}')) {
@@ -26,15 +25,14 @@ struct ah_cursor {
 /* Moves to the next token and returns its first character; returns 0 at the end of the text. */
 char ah_cursor_peek(struct ah_cursor *cursor);
 
-/* Enters the container at the cursor if it begins with `open` ('{' or '['). Otherwise returns false and does not
- * move. */
+/* Enters the container at the cursor, which begins with `open` ('{' or '['). If there is none, returns false,
+ * unmoved. */
 bool ah_cursor_enter(struct ah_cursor *cursor, char open);
 
 /* Moves to the next item and returns true. After the last item, leaves the container and returns false. */
 bool ah_cursor_next(struct ah_cursor *cursor, char close);
 
-/* Returns the string at the cursor, which must be at its '"', with escapes resolved, and moves past it. NULL: out of
- * memory. */
+/* Returns the string at the cursor ('"'), with escapes resolved, and moves past it. NULL: out of memory. */
 const char *ah_cursor_text(struct ah_cursor *cursor, struct ah_arena *arena);
 
 /* Returns the key at the cursor and moves to the key's value. NULL: out of memory. */

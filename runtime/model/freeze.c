@@ -69,8 +69,7 @@ static int match_block(const struct ah_model *model, uint64_t block, const char 
     return AH_OK;
 }
 
-/* Adds one pattern for `where`, such as "layer.3.*", if all of `all` are named, otherwise each tensor's name. `where`
- * is "layer.3" or "layer.*". */
+/* Adds "layer.3.*" or "layer.*" if all of `all` are named, else each tensor. `where`: "layer.3" or "layer.*". */
 static bool add_named(const struct ah_model_tensor *tensors, size_t n, const char *where, uint32_t named,
                       uint32_t all, struct ah_arena *arena, struct ah_freeze_names *names)
 {

@@ -20,9 +20,8 @@ struct ah_freeze_names {
     size_t n;
 };
 
-/* Appends the fewest of our patterns that name the same parameters as `pattern`, or none if it names no parameter of
- * the model. AH_E_USAGE: it names part of a tensor, or the head of a tied model, which is the embedding.
- * AH_E_MEMORY. */
+/* Appends the fewest of our patterns that name the same parameters, or none if `pattern` names no parameter of the
+ * model. AH_E_USAGE: it names part of a tensor, or the head of a tied model, which is the embedding. AH_E_MEMORY. */
 int ah_freeze_translate(const struct ah_model *model, const char *pattern, struct ah_arena *arena,
                         struct ah_freeze_names *names, struct ah_error *err);
 

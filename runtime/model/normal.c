@@ -6,8 +6,7 @@
  *     radius(x) = sqrt(-2 log((x + 1/2) / 2^32))     turn(y) = 2 pi (y + 1/2) / 2^32
  *
  * All numbers are doubles. The only operations are + - * / and sqrt, whose rounding IEEE 754 defines, in the order of
- * the source (the build forbids contraction). The C library's log and sin are not used, because they differ between
- * versions.
+ * the source (the build forbids contraction). C libraries' log and sin differ between versions.
  */
 #include "runtime/model/normal_internal.h"
 

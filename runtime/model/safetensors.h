@@ -172,12 +172,10 @@ int ah_safetensors_join(struct ah_safetensors_writer *ret_writer, const char *pa
 int ah_safetensors_write(struct ah_safetensors_writer *writer, size_t index, uint64_t first,
                          const float *values, uint64_t n, struct ah_error *err);
 
-/* Syncs and closes the file. AH_E_FAILED: a tensor is incomplete; a `partial` writer accepts tensors that it has not
- * begun. */
+/* Syncs and closes the file. AH_E_FAILED: a tensor is incomplete; if `partial`, one that was begun is incomplete. */
 int ah_safetensors_finish(struct ah_safetensors_writer *writer, struct ah_error *err);
 
-/* Frees the writer. Removes the file if the writer created it and did not finish it. NULL and zeroed writers are
- * fine. */
+/* Frees the writer, and removes a file that it created and did not finish. NULL and zeroed writers are fine. */
 void ah_safetensors_abandon(struct ah_safetensors_writer *writer);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Writing: the header is written first. It determines the offset of every tensor, so pieces may be written in any
- * order. The bytes equal those of the reference library: tensors sorted by name (all of one dtype), header padded to 8
- * bytes.
+ * order. The bytes equal the reference library's: tensors sorted by name (all of one dtype), header padded to 8 bytes.
  */
 #include "base/bf16.h"
 #include "base/buffer.h"

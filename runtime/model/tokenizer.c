@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Source: bytes_to_unicode() of openai/gpt-2 (src/encoder.py). A byte that is printable in Latin-1 is its own letter;
- * the letters of other bytes are U+0100, U+0101, ... In model.vocab, BPE and WordLevel have {"piece": id}, and Unigram
- * has [["piece", score], ...].
+ * Source: bytes_to_unicode() of openai/gpt-2 (src/encoder.py). A byte printable in Latin-1 is its own letter; letters
+ * of other bytes are U+0100, U+0101, ... In model.vocab, BPE and WordLevel have {"piece": id}, and Unigram has
+ * [["piece", score], ...].
  */
 #include "runtime/model/tokenizer.h"
 
@@ -39,8 +39,7 @@ static void set_letters(short bytes[LETTERS])
     }
 }
 
-/* Reads the letter at `*from` and moves past it. Letters that encode bytes have at most two bytes of UTF-8. Returns -1
- * for a longer letter, without moving. */
+/* Reads the letter at `*from`, of one or two bytes of UTF-8. Returns -1 for a longer letter, without moving. */
 static int take_letter(const char **from)
 {
     const unsigned char *at = (const unsigned char *)*from;

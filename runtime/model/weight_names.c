@@ -4,8 +4,7 @@
  * modeling_qwen2.py, modeling_qwen3.py of huggingface/transformers.
  *
  * gpt2 stores matrices as Conv1D, inputs by outputs, with q, k and v in one matrix. The other families store them as
- * nn.Linear, outputs by inputs, with q, k and v separate. In all families, tables of tokens and positions are entries
- * by width.
+ * nn.Linear, outputs by inputs, with q, k and v separate. Tables of tokens and positions are always entries by width.
  */
 #include "runtime/model/weight_names.h"
 

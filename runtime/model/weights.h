@@ -45,8 +45,7 @@ typedef int ah_weights_give(void *context, const struct ah_weights_piece *piece,
 struct ah_weights_sink {
     ah_weights_take *take;
     void *context;
-    /* (optional) True if the sink takes this block. Blocks it does not take are neither read nor initialised. NULL:
-     * all. */
+    /* (optional) True if the sink takes this block. Other blocks are neither read nor initialised. NULL: all. */
     bool (*wants)(const void *context, uint64_t block);
 };
 

@@ -33,7 +33,7 @@ struct save {
     size_t n_parts, n_shards;
     uint64_t total_bytes, shard_bytes;   /* bytes of data: of all shards, of the last shard */
     struct ah_safetensors_writer writer; /* of shard `open` - 1 */
-    size_t open, first;                  /* number of the open shard, and its first part; 0: none is open */
+    size_t open, first;                  /* 1 + index of the open shard, 0: none; its first part */
     float *values; /* owned; AH_WALK_BAND_MAX; only the memory that bands reach is used */
     float *lines;  /* owned; AH_WEIGHTS_PIECE_MAX; lines of the file */
     struct ah_error *err;

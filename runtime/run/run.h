@@ -134,8 +134,7 @@ struct ah_run {
 int ah_run_open(struct ah_run *ret_run, const struct ah_run_host *host, const struct ah_plan *plan,
                 const struct ah_run_options *options, struct ah_error *err);
 
-/* Trains to the last step. AH_E_INTERRUPTED: the run was asked to stop, and has saved a checkpoint if it saves at
- * all. */
+/* Trains to the last step. AH_E_INTERRUPTED: the run was asked to stop, and has saved if it saves at all. */
 int ah_run_train(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err);
 
 void ah_run_close(struct ah_run *run);

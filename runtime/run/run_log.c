@@ -31,8 +31,7 @@ static void fail_line(struct ah_run_log_outlet *outlet, int reason)
                  strerror(reason));
 }
 
-/* True if lines can still be written. If the reader of standard output has closed it, they cannot, which is no
- * failure. */
+/* True if lines can still be written. It is no failure if the reader of standard output has closed it. */
 static bool is_open(const struct ah_run_log *log, const struct ah_run_log_outlet *outlet)
 {
     bool unread = outlet->descriptor == STDOUT_FILENO && *log->run->host->output_closed;

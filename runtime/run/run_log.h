@@ -37,9 +37,8 @@ struct ah_run_log {
 /* Checks that a resumed run can continue the file, even if it is cut off. AH_E_USAGE: it is no run log. AH_E_IO. */
 int ah_run_log_check(const char *path, struct ah_error *err);
 
-/* Opens a log at `path` (optional; "-": standard output), which is borrowed until the log is closed. `shown`: lines
- * also go to standard output. A resumed run continues an existing log (run_log_keep.h). AH_E_MISMATCH: it is another
- * run's log. AH_E_IO. */
+/* Opens a log at `path` (optional; "-": standard output), borrowed until the log is closed. `shown`: lines also go to
+ * standard output. A resumed run continues an existing log (run_log_keep.h). AH_E_MISMATCH: another run's. AH_E_IO. */
 int ah_run_log_open(struct ah_run_log *ret_log, struct ah_run *run, const char *path, bool shown,
                     struct ah_error *err);
 

@@ -20,8 +20,8 @@ struct ah_run_log_kept {
     bool complete;      /* the log has all steps of the run and its end line, so nothing is added */
 };
 
-/* Decides what `run`, which is open and resumes, keeps of the log at `path`. AH_E_MISMATCH: another run's log;
- * AH_E_DOCUMENT, AH_E_IO, AH_E_MEMORY. */
+/* Decides what of a log a resumed, open run keeps. AH_E_MISMATCH: another run's; AH_E_DOCUMENT, AH_E_IO,
+ * AH_E_MEMORY. */
 int ah_run_log_keep(const struct ah_run *run, const char *path, struct ah_run_log_kept *ret_kept,
                     struct ah_error *err);
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Gives the replay's items to a tally, like the ops of a run. Sends are moved to the send lane. Times that the replay
- * lacks are derived: a message arrives when its send ends; a sum is an op on the sums lane of each owner. The norm
- * takes no time in the replay. For the tally it lasts from the end of the rank's own part of the step until the gate
- * opens.
+ * lacks are derived: a message arrives when its send ends; a sum is an op on the sums lane of each owner. The norm,
+ * without time there, lasts from the end of the rank's own part of the step until the gate opens.
  */
 #include "runtime/run/run_measured.h"
 

@@ -56,7 +56,7 @@ static void set_rates(struct ah_run *run, const struct ah_plan_emulated *emulate
                                                 .host_bytes_per_s = 28 * emulated->host_adam_params_per_s};
 }
 
-/* If the profile is of an emulated machine, copies the rates to which the device was slowed. */
+/* If the profile belongs to an emulated machine, copies the rates to which the device was slowed. */
 static int take_rates(struct ah_run *run, const struct ah_machine *machine, struct ah_error *err)
 {
     struct ah_plan_emulated *emulated = NULL;
@@ -188,8 +188,7 @@ static int open_all_data(struct ah_run *run, struct ah_error *err)
 
 /* ---- checkpoints ---- */
 
-/* Sets the error for a folder without checkpoints. If weights were saved there for lack of room, the message names
- * them. */
+/* Sets the error for a folder without checkpoints. It names weights that were saved there for lack of room. */
 static int say_no_checkpoint(const char *folder, struct ah_error *err)
 {
     char path[PATH_MAX], shown[AH_DOCUMENT_NAME_MAX];
@@ -242,8 +241,7 @@ static int read_manifest(struct ah_run *run, struct ah_error *err)
                     : ah_error_memory(err);
 }
 
-/* Sets an error with the option to change, for the most common differences. For other differences, `err` is
- * unchanged. */
+/* Sets an error that names the option to change, for common differences. For others, `err` is unchanged. */
 static int say_what_differs(const struct ah_run *run, struct ah_error *err)
 {
     const struct ah_signature *before = &run->from.body.checkpoint->numeric_signature;

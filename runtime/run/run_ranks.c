@@ -297,8 +297,7 @@ static int start_threads(struct ah_run_ranks *ranks, struct ah_error *err)
     return rc ? rc : join_threads(ranks->hub, place_of(ranks), err);
 }
 
-/* Makes the NICs, with a turn for each rank's messages and one for each sum. A node has the number of one of its
- * ranks. */
+/* Makes the NICs, with a turn for each rank's messages and for each sum. A node is numbered by one of its ranks. */
 static int open_nics(struct ah_run_ranks *ranks, struct ah_error *err)
 {
     struct ah_trainer_rank *place = place_of(ranks);
@@ -343,8 +342,7 @@ int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
     return AH_OK;
 }
 
-/* Threads end without being told: rank 0 has closed its trainer, or the world is lost, if only by closing the comm
- * here. */
+/* Threads end untold: rank 0 has closed its trainer, or the world is lost, if only by closing the comm here. */
 void ah_run_ranks_end(struct ah_run_ranks *ranks)
 {
     if (!ranks || ranks->rank)

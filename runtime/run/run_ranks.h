@@ -19,8 +19,7 @@
 struct ah_run_ranks;
 struct ah_world;
 
-/* True if a launcher (mpirun, srun) started this process. `ret_variable` is the environment variable that shows
- * this. */
+/* True if a launcher (mpirun, srun) started this process. `ret_variable` is the environment variable that shows it. */
 bool ah_run_ranks_launched(const char **ret_variable);
 
 /* Returns the number of the plan's ranks that have work. */
@@ -29,8 +28,8 @@ uint64_t ah_run_ranks_of_plan(const struct ah_cluster_plan *plan);
 /* Checks that this version can run the plan. Errors of ah_world_init(). */
 int ah_run_ranks_check(const struct ah_cluster_plan *plan, struct ah_error *err);
 
-/* Makes the ranks. `plan` is proven (proof.h) and stays borrowed. `local`: all ranks are threads; otherwise this
- * process joins its launcher's world. Errors of ah_world_init(), ah_comm_open(); AH_E_MISMATCH: the world's size;
+/* Makes the ranks of `plan`, which is proven (proof.h) and stays borrowed. `local`: all are threads; else this
+ * process joins its launcher's world. Errors of ah_world_init(), ah_comm_open(); AH_E_MISMATCH: its size;
  * AH_E_MISSING: no MPI. */
 int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_plan *plan, bool local,
                      struct ah_error *err);
@@ -39,8 +38,7 @@ int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_pl
 void ah_run_ranks_pace(struct ah_run_ranks *ranks);
 bool ah_run_ranks_paced(const struct ah_run_ranks *ranks);
 
-/* Tells how many ops took longer than planned, if the run is paced. Rank 0 calls it after the last step. NULL is
- * fine. */
+/* Tells how many ops took longer than planned, if the run is paced. For rank 0, after the last step. NULL is fine. */
 void ah_run_ranks_tell_pace(const struct ah_run_ranks *ranks, const struct ah_run_host *host);
 
 /* True if this process is rank 0. */
@@ -52,8 +50,7 @@ const struct ah_plan *ah_run_ranks_plan(const struct ah_run_ranks *ranks);
 /* Returns the training of a whole step, over all pipelines. */
 const struct ah_plan_training *ah_run_ranks_step(const struct ah_run_ranks *ranks);
 
-/* Return the number of ranks, a rank's host, and its node in the plan, once ranks know each other. `rank` must be below
- * ah_run_ranks_n(). */
+/* Return the number of ranks, and the host and node of one (below that number), once ranks know each other. */
 uint32_t ah_run_ranks_n(const struct ah_run_ranks *ranks);
 const char *ah_run_ranks_host(const struct ah_run_ranks *ranks, uint32_t rank);
 const char *ah_run_ranks_node(const struct ah_run_ranks *ranks, uint32_t rank);
@@ -70,7 +67,7 @@ int ah_run_ranks_follow(struct ah_run_ranks *ranks, struct ah_device_watch watch
 int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
                        struct ah_trainer_options *options, struct ah_error *err);
 
-/* Releases the other ranks after rank 0 has ended, or has failed without a trainer. Follows ah_trainer_close(). NULL is
+/* Releases the other ranks after rank 0 ended, or failed without a trainer. Follows ah_trainer_close(). NULL is
  * fine. */
 void ah_run_ranks_end(struct ah_run_ranks *ranks);
 

@@ -107,8 +107,7 @@ static int check_settings(const struct ah_run_settings *settings, struct ah_erro
     return AH_OK;
 }
 
-/* Returns the default warm-up. For fine-tuning it has at least one step; for a short run from new weights it may have
- * none. */
+/* Returns the default warm-up: at least one step for fine-tuning, but none for a short run from new weights. */
 static uint64_t default_warmup(const struct defaults *defaults, uint64_t steps)
 {
     uint64_t warmup = (steps / 100) * defaults->warmup_percent + steps % 100 * defaults->warmup_percent / 100;
@@ -117,8 +116,7 @@ static uint64_t default_warmup(const struct defaults *defaults, uint64_t steps)
     return warmup < defaults->warmup_most ? warmup : defaults->warmup_most;
 }
 
-/* Sets the number of steps for the given epochs. It is rounded up, so the last batch may extend beyond the last
- * epoch. */
+/* Sets the number of steps for the given epochs, rounded up: the last batch may extend beyond the last epoch. */
 static int read_epochs(const struct ah_run *run, struct ah_run_settings *settings, struct ah_error *err)
 {
     const double epochs = run->options->epochs.value;
@@ -155,8 +153,7 @@ static void read_numbers(const struct ah_run_options *options, const struct ah_s
     settings->keep = count_of(&options->keep, KEEP_DEFAULT);
 }
 
-/* Fills the signature. The schedule's length is part of it only for cosine, so a run with a constant rate may be
- * extended. */
+/* Fills the signature. A constant rate does not depend on the number of steps, so such a run may be extended. */
 static void sign(struct ah_run *run)
 {
     const struct ah_run_settings *settings = &run->settings;

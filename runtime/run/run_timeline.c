@@ -243,8 +243,7 @@ static bool begins_in(struct ah_interval window, int64_t ns)
     return ns >= window.start && ns < window.end;
 }
 
-/* Returns the slice of an activity's op. Moves `from` past earlier slices, since a lane's slices are in the order of
- * tickets. */
+/* Returns the slice of an activity's op. Moves `from` past earlier slices; a lane's slices are in order of tickets. */
 static const struct ah_timeline_slice *slice_of(const struct ah_timeline_slice *slices, size_t n,
                                                 size_t *from, const struct ah_device_activity *activity)
 {

@@ -35,8 +35,7 @@ struct ah_timeline_slice {
     int64_t start_ns, end_ns;
 };
 
-/* A kernel, a copy or a fill, as recorded by the device. A lane's activities are in order of time and do not
- * overlap. */
+/* A kernel, a copy or a fill, as the device recorded it. A lane's activities are in order of time, without overlap. */
 struct ah_timeline_activity {
     const struct ah_device_activity *activity;
     const struct ah_timeline_slice *slice; /* the slice of its op; NULL if unknown */

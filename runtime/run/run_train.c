@@ -3,8 +3,7 @@
  * Does the steps of a run, stretch by stretch.
  *
  * INVARIANTS
- * 1. At the end of a stretch, the data's position is that of the last reported step, so a checkpoint saved there
- *    continues after it.
+ * 1. At the end of a stretch, the data's position is that of the last reported step, as a checkpoint needs it.
  * 2. If a step fails, the run ends without saving, so the previous checkpoint stays the newest.
  */
 #include "base/threads.h"
@@ -179,8 +178,7 @@ static int rescue(struct ah_run *run, const struct ah_checkpoint_source *source,
     return ah_checkpoints_save(run->checkpoints, &run->position, source, &keep, ret_saved, err);
 }
 
-/* Saves a checkpoint. Before the last step, a failure does not end the run, because the previous checkpoint is
- * whole. */
+/* Saves. Before the last step, a failure does not end the run, because the previous checkpoint is whole. */
 static int save(struct ah_run *run, const struct ah_run_listener *listener, bool last, struct ah_error *err)
 {
     if (!run->checkpoints || run->saved_step == run->position.step)

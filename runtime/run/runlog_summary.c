@@ -16,8 +16,7 @@ struct steps {
     double *sorted; /* room for one value per step */
 };
 
-/* True if the step came right after an evaluation or a save, or is the first. Lines of the log are in the order of
- * steps. */
+/* True if the step is the first, or came right after an evaluation or a save. The log's lines are in order of steps. */
 static bool follows_drain(const struct ah_runlog *runlog, uint64_t step, size_t next[2])
 {
     while (next[0] < runlog->n_evaluations && runlog->evaluations[next[0]].step + 1 < step)
@@ -118,8 +117,8 @@ static void measure_all(struct ah_runlog_summary *summary, const struct ah_runlo
     measure_peaks(summary, runlog);
 }
 
-/* Returns the fraction of tokens with a loss. A prediction counts all tokens, but a log only those with a loss; masks
- * make these fewer. */
+/* Returns the fraction of tokens with a loss. A prediction counts all tokens, a log only these, which masks make
+ * fewer. */
 static double share_of_tokens(const struct ah_runlog_predicted *predicted, const struct steps *steps)
 {
     double all = predicted->tokens_per_s * predicted->step_us * 1e-6;
@@ -141,8 +140,7 @@ static void predict_all(struct ah_runlog_summary *summary, const struct ah_runlo
     predict(&summary->host_bytes, (double)predicted->host_bytes);
 }
 
-/* Sets for how long compute waits for each lane. Other time in which compute does not work counts for compute
- * itself. */
+/* Sets how long compute waits for each lane. Other time in which compute does not work counts for compute itself. */
 static void set_waits(struct ah_runlog_summary *summary, const struct ah_plan_exposed *exposed, bool measured)
 {
     const struct ah_runlog_pair *step = &summary->step_us, *compute = &summary->lane_us[AH_PLAN_LANE_COMPUTE];
@@ -204,8 +202,7 @@ static int compare_parts(const void *left, const void *right)
     return a->op < b->op ? -1 : a->op > b->op;
 }
 
-/* Sets which sides of the parts are known. If a side lists parts at all, those it omits are 0. Data are never
- * predicted. */
+/* Sets which sides of the parts are known. A part that such a side omits is 0 there. Data are never predicted. */
 static void fill_absent(struct ah_runlog_summary *summary, bool measured, bool predicted)
 {
     for (size_t i = 0; i < summary->n_parts; i++) {

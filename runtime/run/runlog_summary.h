@@ -54,8 +54,7 @@ struct ah_runlog_summary {
 int ah_runlog_summary_init(struct ah_runlog_summary *ret_summary, const struct ah_runlog *runlog,
                            struct ah_arena *arena, struct ah_error *err);
 
-/* True if both numbers are known and the prediction is not 0. Only then has the pair an error: measured / predicted -
- * 1. */
+/* True if both numbers are known and the prediction is not 0. The error of such a pair is measured / predicted - 1. */
 bool ah_runlog_summary_has_error(const struct ah_runlog_pair *pair);
 double ah_runlog_summary_error(const struct ah_runlog_pair *pair);
 

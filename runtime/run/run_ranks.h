@@ -67,8 +67,7 @@ int ah_run_ranks_follow(struct ah_run_ranks *ranks, struct ah_device_watch watch
 int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
                        struct ah_trainer_options *options, struct ah_error *err);
 
-/* Releases the other ranks after rank 0 ended, or failed without a trainer. Follows ah_trainer_close(). NULL is
- * fine. */
+/* Releases the other ranks after rank 0 ended or failed without a trainer. Follows ah_trainer_close(). NULL is fine. */
 void ah_run_ranks_end(struct ah_run_ranks *ranks);
 
 /* Tells ranks that wait for the start of the run why rank 0 failed; nothing if `rc` is AH_OK. NULL is fine. */

@@ -159,8 +159,8 @@ static bool wait_for_room(const struct ah_run *run)
     return false;
 }
 
-/* Saves only the weights or, if that fails, waits for room and saves again, after the last checkpoint could not be
- * saved. */
+/* After a failed save of the last checkpoint: saves only the weights or, failing that, waits for room and saves
+ * again. */
 static int rescue(struct ah_run *run, const struct ah_checkpoint_source *source,
                   struct ah_checkpoints_saved *ret_saved, struct ah_error *err)
 {

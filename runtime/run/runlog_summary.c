@@ -117,8 +117,7 @@ static void measure_all(struct ah_runlog_summary *summary, const struct ah_runlo
     measure_peaks(summary, runlog);
 }
 
-/* Returns the fraction of tokens with a loss. A prediction counts all tokens, a log only these, which masks make
- * fewer. */
+/* Returns the fraction of tokens with a loss. A prediction counts all tokens; a log, only those with a loss. */
 static double share_of_tokens(const struct ah_runlog_predicted *predicted, const struct steps *steps)
 {
     double all = predicted->tokens_per_s * predicted->step_us * 1e-6;

@@ -149,7 +149,7 @@ static int measure_side(struct ah_measure *measure, enum ah_side side, unsigned 
     return rc;
 }
 
-/* Returns the largest number of threads: all processors or, with a GPU, all cores except one for the enqueuing thread
+/* Returns the largest number of threads: all processors; with a GPU, all cores but one, which enqueues
  * (cuda/near.h). */
 static unsigned most_threads(const struct ah_measure *measure)
 {

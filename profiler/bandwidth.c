@@ -20,8 +20,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The second array starts SKEW bytes into its mapping, because arrays at equal offsets in their pages conflict in
- * caches. */
+/* The second array starts SKEW bytes into its mapping: arrays at equal offsets in their pages conflict in caches. */
 enum { SLICE = AH_BANDWIDTH_SLICE_BYTES, WORDS = SLICE / 8, ARRAYS = 2, SKEW = 5 * 4096 + 2048 };
 
 #define GATHER_NS 20000000u

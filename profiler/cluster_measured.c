@@ -211,8 +211,8 @@ static int add_host(struct making *making, size_t host, struct ah_error *err)
 
 /* ---- (3) links ---- */
 
-/* Sets the card's rate and latency to the best among the node's links: among links between machines if `between`,
- * otherwise among all links. */
+/* Sets the card's rate and latency to those of the node's best links: of all links or, if `between`, only of links
+ * between machines. */
 static void fill_nic(const struct making *making, size_t host, bool between)
 {
     const struct ah_cluster_measured *measured = making->measured;

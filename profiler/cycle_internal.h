@@ -4,11 +4,10 @@
  * every group and the head, forward upwards and backward downwards, as the ops that a run submits
  * (runtime/schedule/program.h).
  *
- * Every block has separate memory for weights, gradients, inputs and saved activations. All other blocks run between
- * two passes of a block, so operands are as cold in caches as in a run. Scratch and the residual stream's gradient are
- * shared, as in a plan. One layer keeps, the next saves selectively, the next recomputes, and so on. If a group has
- * fewer layers than these three configs, the cycle has a turn per config, and each layer changes its config from turn
- * to turn.
+ * Every block has separate memory for weights, gradients, inputs and saved activations. So operands are as cold in
+ * caches as in a run, where all other blocks run between two passes of a block. Scratch and the residual stream's
+ * gradient are shared, as in a plan. Layers keep, save selectively and recompute in turn. If a group has fewer than
+ * three layers, the cycle has a turn per config, and each layer changes its config from turn to turn.
  *
  *     rc = ah_cycle_init(&cycle, job, &(struct ah_cycle_limits){.layers = 4, .bytes = 1 << 30}, err);
  *     ... open a device, prepare cycle.ops, reserve cycle.arena_bytes ...

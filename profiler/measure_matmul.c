@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures the rates of matrix products on the compute lane, by dtype, form, shape and threads. A product has 2 m n k
+ * Measures matrix products on the compute lane: rates by dtype, form, shape and threads. A product is 2 m n k
  * operations.
  *
  * One device per thread count stays open, so that products with any number of threads are measured in the same set of
  * rounds. The operands are at fixed places and the same in every repeat, so they are as warm in caches as the last
  * product left them.
  *
- * If a machine is emulated, there is only one turn, because the throttle of the other parts follows from it. It uses
- * only the thread count of the compute lane beside other lanes, because copies and the host lane are slowed relative to
- * that rate.
+ * If a machine is emulated, there is only one turn, because the throttle of the other parts follows from it. Its thread
+ * count is that of the compute lane beside other lanes, relative to whose rate copies and the host lane are slowed.
  */
 #include "profiler/measure_internal.h"
 

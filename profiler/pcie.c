@@ -34,7 +34,7 @@ static uint64_t generation_of(double gigatransfers)
     return 0;
 }
 
-/* Returns the lower of the values of both ends; a value of 0 is unknown and does not count. */
+/* Returns the lower of both values. If the port's is unknown (0), returns the device's. */
 static uint64_t lower_of(uint64_t device, uint64_t port)
 {
     return port && port < device ? port : device;

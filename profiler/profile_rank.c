@@ -12,8 +12,7 @@
 #define KEPT_MOST (UINT64_C(8) << 30)
 enum { KEPT_PART = 16 };
 
-/* The fraction of its memory's bandwidth that AdamW on a GPU reaches, as assumed by cluster costs
- * (docs/clusters.md). */
+/* The fraction of its memory's bandwidth that AdamW on a GPU reaches. Cluster costs assume it (docs/clusters.md). */
 static const double gpu_memory_share = 0.8;
 
 static int fail_missing(const char *name, const char *what, struct ah_error *err)
@@ -24,8 +23,7 @@ static int fail_missing(const char *name, const char *what, struct ah_error *err
 
 /* ---- rates by number of threads ---- */
 
-/* True if `threads` suits `wanted` better than `best`. The largest count up to `wanted` suits best; without one, the
- * smallest. */
+/* True if `threads` suits `wanted` better than `best`. The largest up to `wanted` suits best, else the smallest. */
 static bool is_nearer(uint64_t threads, uint64_t best, uint64_t wanted)
 {
     if (!best || (threads <= wanted) != (best <= wanted))
@@ -59,8 +57,7 @@ static double adam_bytes(const struct ah_machine_adam *adam)
            ah_machine_adam_bytes(adam->state_dtype, adam->gradient_dtype, adam->weight_dtype);
 }
 
-/* Returns the most bytes per second that AdamW moved on that side with `threads` threads; 0: with any number of
- * threads. */
+/* Returns the highest rate in bytes of AdamW on that side with `threads` threads (0: with any number). */
 static double adam_bytes_per_s(const struct ah_machine *machine, enum ah_side side, uint64_t threads)
 {
     uint64_t measured = 0;
@@ -107,8 +104,7 @@ static int read_gpu(const struct ah_machine *machine, const char *name,
 
 /* ---- a share of a CPU machine ---- */
 
-/* Divides the memory that devices and host share. Sets `ret_alone` to whether devices get all of it and the host
- * nothing. */
+/* Divides the memory shared by devices and host. Sets `ret_alone` to whether devices get all and the host nothing. */
 static int share_memory(const struct ah_machine *machine, const char *name,
                         const struct ah_profile_rank_options *options, struct ah_profile_rank *rank,
                         bool *ret_alone, struct ah_error *err)

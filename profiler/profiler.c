@@ -202,8 +202,7 @@ static int probe_device(struct ah_measure *measure, struct ah_error *err)
     return AH_OK;
 }
 
-/* Sets the number of threads of each lane. They are the CPU device's defaults; with a GPU, all are for the host
- * lane. */
+/* Sets the number of threads of each lane: the CPU device's defaults; with a GPU, all for the host lane. */
 static void place_threads(struct ah_measure *measure)
 {
     struct ah_placement placement;

@@ -7,9 +7,10 @@
  * if it is as large as the array. Loads and stores are ordinary, so the processor reads each line before it writes it.
  * Only the bytes that the program itself reads and writes are counted:
  *
- *     read   8 bytes of each word (exclusive or)      bytes = n write  a number to each word                    bytes =
- *     n copy   one array to the other                   bytes = 2 n scale  x = a * x in place, fp32
- *     bytes = 2 n; an optimizer's pattern
+ *     read   8 bytes of each word (exclusive or)      bytes = n
+ *     write  a number to each word                    bytes = n
+ *     copy   one array to the other                   bytes = 2 n
+ *     scale  x = a * x in place, fp32                 bytes = 2 n; an optimizer's pattern
  *
  *     rc = ah_bandwidth_new(&bandwidth, 1 << 30, err);
  *     rc = ah_bandwidth_use(bandwidth, 2, cpus, err);    // pins the calling thread

@@ -3,9 +3,10 @@
  * Optimizer: makes AdamW on a lane work that can be measured, with arrays in the arenas, and ops that visit them part
  * by part.
  *
- *     layout = ah_optimizer_plan(AH_HOST, params);          // its needs of each arena ... open a device with
- *     layout.arena_bytes ... rc = ah_optimizer_fill(device, &layout, err); rc = ah_optimizer_build(&work, device,
- *     &layout, &ah_optimizer_kinds[0], tile);
+ *     layout = ah_optimizer_plan(AH_HOST, params);          // its needs of each arena
+ *     ... open a device with layout.arena_bytes ...
+ *     rc = ah_optimizer_fill(device, &layout, err);
+ *     rc = ah_optimizer_build(&work, device, &layout, &ah_optimizer_kinds[0], tile);
  */
 #ifndef AH_PROFILER_OPTIMIZER_INTERNAL_H
 #define AH_PROFILER_OPTIMIZER_INTERNAL_H

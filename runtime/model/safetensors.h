@@ -11,9 +11,11 @@
  * no further checks; if the file shrinks later, reading returns an error. Error messages begin with the file's path and
  * name the tensor.
  *
- *     struct ah_safetensors files = {0}; rc = ah_safetensors_open(&files, "llama-2-7b", err); const struct
- *     ah_safetensors_tensor *tensor = ah_safetensors_find(&files, "lm_head.weight"); rc = ah_safetensors_read(&files,
- *     tensor, first, n, values, err);      // fp32, whatever dtype the file has ah_safetensors_release(&files);
+ *     struct ah_safetensors files = {0};
+ *     rc = ah_safetensors_open(&files, "llama-2-7b", err);
+ *     const struct ah_safetensors_tensor *tensor = ah_safetensors_find(&files, "lm_head.weight");
+ *     rc = ah_safetensors_read(&files, tensor, first, n, values, err);      // fp32, whatever the file's dtype
+ *     ah_safetensors_release(&files);
  *
  * An open reader may be used by several threads at once.
  */

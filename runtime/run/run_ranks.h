@@ -6,9 +6,11 @@
  *     rc = ah_run_ranks_new(&ranks, cluster_plan, local, err);
  *     if (!rc && !ah_run_ranks_leads(ranks))
  *         rc = ah_run_ranks_follow(ranks, err);                                // to the end of the run
- *     options.ranks = ranks; rc = ah_run_open(&run, &host, ah_run_ranks_plan(ranks), &options, err);   // also starts
- *     the other ranks ... ah_run_close(&run);                                                     // and ends the other
- *     ranks ah_run_ranks_free(ranks);                                               // once a failure has been reported
+ *     options.ranks = ranks;
+ *     rc = ah_run_open(&run, &host, ah_run_ranks_plan(ranks), &options, err);   // also starts the other ranks
+ *     ...
+ *     ah_run_close(&run);                                                     // and ends the other ranks
+ *     ah_run_ranks_free(ranks);                                               // once a failure has been reported
  */
 #ifndef AH_RUN_RUN_RANKS_H
 #define AH_RUN_RUN_RANKS_H

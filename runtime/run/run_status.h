@@ -5,7 +5,8 @@
  *
  *     rc = ah_run_status_new(&status, run, &trainer_options, err);  // before the trainer is opened
  *     ah_run_status_begin(status);                                  // from now on it is written
- *     ah_run_status_warn(status); ...                               // now and then ah_run_status_end(status, rc);
+ *     ah_run_status_warn(status); ...                               // now and then
+ *     ah_run_status_end(status, rc);
  *     ah_run_status_free(status);                                   // after the trainer: writes how the run ended
  *
  * A separate thread writes, so a slow disk does not delay the run. If the file cannot be written, one warning is given.

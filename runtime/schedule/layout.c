@@ -2,9 +2,9 @@
  *
  * Layout: three parts of the arena, from below.
  *
- *     persistent tensors, side by side the stack: each tensor above the highest stacked tensor still alive when it
- *     begins other tensors, in gaps between each other and above the part of the stack alive at the same time
- *     (layout_fit.c)
+ *     persistent tensors, side by side
+ *     the stack: each tensor above the highest stacked tensor still alive when it begins
+ *     other tensors, in gaps between each other and above what is alive of the stack (layout_fit.c)
  *
  * The other tensors are placed downwards from the largest sum of live bytes. So gradients can use the space above the
  * stack, which grows while activations are freed.

@@ -6,10 +6,10 @@
  * are saved or recomputed, how much scratch an op needs, how many operations and bytes each step takes.
  * docs/activations.md is printed from it.
  *
- *   keep       every tensor that forward makes and backward reads is saved selective  norm outputs, q and k after their
- *   norms and rope, and the MLP's activation are not saved but recomputed from saved tensors, which repeats no matrix
- *   product and no attention recompute  only the block's input is kept; backward begins with the forward steps that it
- *   needs
+ *   keep       every tensor that forward makes and backward reads is saved
+ *   selective  norm outputs, q and k after their norms and rope, and the MLP's activation are not saved but
+ *              recomputed from saved tensors, without repeating a matrix product or attention
+ *   recompute  only the block's input is kept; backward begins with the forward steps it needs
  *
  * Backward computes only what is needed: gradients of trained tensors, and the block's input gradient if it hands one
  * down. All configs give the same bits.

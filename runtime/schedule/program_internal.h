@@ -2,9 +2,11 @@
  *
  * The table of what blocks compute (program_table.c), and how one block's program is made from it.
  *
- *     program_table.c    steps and tensors of every family, as rows program_nodes.c    the rows that apply to a block
- *     -> nodes: ops with sizes, in a forward and a backward line; unneeded steps are dropped program_ops.c      the
- *     sizes of an op, from the shapes of its operands program_memory.c   what each config saves; offsets of scratch
+ *     program_table.c    steps and tensors of every family, as rows
+ *     program_nodes.c    the rows that apply to a block -> nodes: ops with sizes, in a forward and a backward line;
+ *                        unneeded steps are dropped
+ *     program_ops.c      the sizes of an op, from the shapes of its operands
+ *     program_memory.c   what each config saves; offsets of scratch
  *     program.c          nodes -> the program of a pass
  *
  * A ROW names an op, its operands, and the features that it needs. An operand is a tensor (or columns of it), a

@@ -2,12 +2,13 @@
  *
  * Bind: turns each item of a plan into primitive ops with addresses, to be submitted to a lane at the item's turn.
  *
- *     forward, backward    the program of the pass (runtime/schedule/program.h); if the pass makes a gradient, also ops
- *     that add it up over micro-batches and, with clipping, sum its squares fetch, send_gradients, upload, states_in,
- *     states_out
+ *     forward, backward    the program of the pass (runtime/schedule/program.h); for a gradient, also its sum over
+ *                          micro-batches and, with clipping, its sum of squares
+ *     fetch, send_gradients, upload, states_in, states_out
  *                          copies of a tile, one for each run of elements that are contiguous on both sides
- *     gather               collects rows of the host's table for the tokens of a micro-batch accumulate           cast
- *     (the first micro-batch) or accumulate, of a tile host_adam, device_adam
+ *     gather               gather of rows of the host's table, for the tokens of a micro-batch
+ *     accumulate           cast (the first micro-batch) or accumulate, of a tile
+ *     host_adam, device_adam
  *                          adamw, one for each run of elements that all decay or all do not
  *     norm                 clip; the copies before and after it are extras
  *

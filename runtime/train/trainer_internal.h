@@ -2,14 +2,20 @@
  *
  * Shared by the files of the trainer.
  *
- *     trainer.c   open and close: binds ops, prepares the device, allocates state.c     weights and moments, at drained
- *     points queue.c     ops to lanes: moves, tickets, one array at a time round.c     submits the items of a round,
- *     each after the items it waits for norm_copy.c decides when squares of gradients are copied to the host, since no
- *     plan mentions the copy shares.c    decides when gradients are added up over pipelines, and which ops wait for the
- *     sums ranks.c one of several ranks: orders of rank 0, and the gate links.c     channels of a rank pace.c
- *     slows ops and messages to their planned times together.c  a rank's part of a checkpoint, if all see the folder
- *     run.c steps: loads data and headers ahead, reports records afterwards evaluate.c  forward passes only beats.c
- *     progress that ranks report to rank 0 during a run whereabouts.c  progress of this rank
+ *     trainer.c   open and close: binds ops, prepares the device, allocates
+ *     state.c     weights and moments, at drained points
+ *     queue.c     ops to lanes: moves, tickets, one array at a time
+ *     round.c     submits the items of a round, each after the items it waits for
+ *     norm_copy.c the turn of the copy of squares to the host, since no plan mentions it
+ *     shares.c    the turns of sums over pipelines, and the ops that wait for them
+ *     ranks.c     one of several ranks: orders of rank 0, and the gate
+ *     links.c     channels of a rank
+ *     pace.c      slows ops and messages to their planned times
+ *     together.c  a rank's part of a checkpoint, if all see the folder
+ *     run.c       steps: loads data and headers ahead, reports records afterwards
+ *     evaluate.c  forward passes only
+ *     beats.c     progress that ranks report to rank 0 during a run
+ *     whereabouts.c  progress of this rank
  */
 #ifndef AH_RUNTIME_TRAIN_TRAINER_INTERNAL_H
 #define AH_RUNTIME_TRAIN_TRAINER_INTERNAL_H

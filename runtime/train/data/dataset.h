@@ -6,10 +6,11 @@
  * token files (`.bin`, `.u16`, `.u32`) or, without any, for its `.txt` files, in the order of their names. The stream
  * is the files of all paths, one after another, in the given order. docs/data.md describes what a file may be:
  *
- *     autohete  64 bytes of header (format.c), then tokens of 2 or 4 bytes llmc      256 int32 of header (magic
- *     20240520, version 1, count), then u16; or (20240801, 7, count), then u32 u16       tokens and nothing else, as
- *     nanoGPT writes them u32       4-byte tokens and nothing else bytes     plain text; a token is a byte, so the
- *     vocabulary is 256
+ *     autohete  64 bytes of header (format.c), then tokens of 2 or 4 bytes
+ *     llmc      256 int32 of header (magic 20240520, version 1, count), then u16; or (20240801, 7, count), then u32
+ *     u16       2-byte tokens and nothing else, as nanoGPT writes them
+ *     u32       4-byte tokens and nothing else
+ *     bytes     plain text; a token is a byte, so the vocabulary is 256
  *
  * The magic decides the kind of a file or, without a magic, the name. `.u16` and `.u32` state it; `.bin` is accepted if
  * its values fit only one width; any other name means text, whose bytes are tokens only if the vocabulary is 256. A

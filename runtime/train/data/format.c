@@ -8,9 +8,11 @@
  *
  *      0  8 bytes  "AHTOKENS"
  *      8  u32      version, 1
- *     12  u32      bytes of a token, 2 or 4 16  u64      tokens 24  u64      vocabulary of the tokenizer; at most 65536
- *     with 2 bytes 32  u64      length of the sequences to which examples are aligned; 0: they are not aligned 40
- *     zeros
+ *     12  u32      bytes of a token, 2 or 4
+ *     16  u64      tokens
+ *     24  u64      vocabulary of the tokenizer; at most 65536 with 2 bytes
+ *     32  u64      length of the sequences to which examples are aligned; 0: not aligned
+ *     40           zeros
  */
 #include "runtime/train/data/format_internal.h"
 

@@ -149,8 +149,7 @@ static int measure_side(struct ah_measure *measure, enum ah_side side, unsigned 
     return rc;
 }
 
-/* Returns the largest number of threads: all processors; with a GPU, all cores but one, which enqueues
- * (cuda/near.h). */
+/* Returns the largest number of threads: all processors; with a GPU, all cores but one, for enqueuing (cuda/near.h). */
 static unsigned most_threads(const struct ah_measure *measure)
 {
     const unsigned cores = measure->topology.cores;

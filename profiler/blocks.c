@@ -288,8 +288,7 @@ static int keep_group(struct ah_measure *measure, const struct bench *bench, siz
     return rc;
 }
 
-/* Replaces the machine's list by one with room for `more` entries. If a document could not have all of them, drops the
- * oldest. */
+/* Makes a list with room for `more` entries. If a document could not have all entries, drops the oldest. */
 static int make_room(struct ah_measure *measure, size_t more, struct ah_error *err)
 {
     struct ah_machine *machine = measure->machine;

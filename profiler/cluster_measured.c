@@ -211,8 +211,7 @@ static int add_host(struct making *making, size_t host, struct ah_error *err)
 
 /* ---- (3) links ---- */
 
-/* Sets the card's rate and latency to those of the node's best links: of all links or, if `between`, only of links
- * between machines. */
+/* Sets the card to the node's best links: all links count or, if `between`, only those between machines. */
 static void fill_nic(const struct making *making, size_t host, bool between)
 {
     const struct ah_cluster_measured *measured = making->measured;

@@ -21,8 +21,7 @@
 
 enum { SIZES_MAX = 16, OPS_MAX = 64, SMALLEST = 64 << 10, SIZES_MIN = 3 };
 
-/* The longest copy, in blocks: the sweep ends before a size that would take longer, as larger sizes may on a throttled
- * lane. */
+/* The longest copy, in blocks. The sweep ends before longer ones, which occur on a throttled lane. */
 #define SLOW_BLOCKS 40.0
 
 struct sweep {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures matrix products on the compute lane: rates by dtype, form, shape and threads. A product is 2 m n k
- * operations.
+ * Measures matrix products on the compute lane: rates by dtype, form, shape and threads. Each is 2 m n k operations.
  *
  * One device per thread count stays open, so that products with any number of threads are measured in the same set of
  * rounds. The operands are at fixed places and the same in every repeat, so they are as warm in caches as the last

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes AdamW on a lane work that can be measured (optimizer_internal.h).
+ * AdamW on a lane, for a sampler to measure (optimizer_internal.h).
  */
 #include "profiler/optimizer_internal.h"
 

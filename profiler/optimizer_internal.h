@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Optimizer: makes AdamW on a lane work that can be measured, with arrays in the arenas, and ops that visit them part
- * by part.
+ * Optimizer: AdamW on a lane, for a sampler to measure, with arrays in the arenas, and ops on their parts.
  *
  *     layout = ah_optimizer_plan(AH_HOST, params);          // its needs of each arena
  *     ... open a device with layout.arena_bytes ...

@@ -5,8 +5,7 @@
  *
  * Ranks of a CPU machine divide its cores equally. A rank's compute lane gets all of the rank's cores. If states may be
  * on the host, it gets one core less, and the host lane gets that core. Rates are those for as many threads; if only
- * more threads were measured, rates are scaled down. A sixteenth of the machine's memory, at most 8 GiB, is kept from
- * devices.
+ * more threads were measured, rates are scaled down. Devices leave a sixteenth of the memory free, at most 8 GiB.
  */
 #ifndef AH_PROFILER_PROFILE_RANK_H
 #define AH_PROFILER_PROFILE_RANK_H

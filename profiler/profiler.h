@@ -66,8 +66,7 @@ struct ah_profiler_options {
     const struct ah_machine *emulate; /* (optional) borrowed during the call */
     /* For ah_profiler_extend(): the job whose blocks are measured; borrowed during the call. */
     const struct ah_job *job;
-    /* (optional) For the file that measures the disk; NULL: $TMPDIR, else /tmp. The file has no name there, so it never
-     * remains. */
+    /* (optional) For the file that measures the disk; NULL: $TMPDIR, else /tmp. It has no name, so it never remains. */
     const char *disk_folder;
     ah_profiler_progress *progress; /* (optional) */
     void *progress_context;

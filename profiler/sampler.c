@@ -208,7 +208,7 @@ int ah_sampler_begin(const struct ah_sampler *sampler, const struct ah_sampler_w
     return AH_OK;
 }
 
-/* Returns the wanted number of blocks in a sample, or fewer, but at least one, so that samples_min rounds fit the
+/* Returns the wanted number of blocks in a sample, or fewer (at least one), so that samples_min rounds fit the
  * budget. */
 static unsigned affordable_blocks(const struct ah_sampler *sampler, double round_s)
 {

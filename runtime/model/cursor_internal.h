@@ -25,8 +25,7 @@ struct ah_cursor {
 /* Moves to the next token and returns its first character; returns 0 at the end of the text. */
 char ah_cursor_peek(struct ah_cursor *cursor);
 
-/* Enters the container at the cursor, which begins with `open` ('{' or '['). If there is none, returns false,
- * unmoved. */
+/* Enters the container that begins with `open` ('{' or '[') at the cursor. Returns false, unmoved, if there is none. */
 bool ah_cursor_enter(struct ah_cursor *cursor, char open);
 
 /* Moves to the next item and returns true. After the last item, leaves the container and returns false. */

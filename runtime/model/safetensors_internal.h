@@ -27,8 +27,8 @@ struct ah_safetensors_table {
     size_t n, capacity;
 };
 
-/* Reads the header of files[index]. Checks its tensors against the file and each other, and appends them. `arena` gets
- * their names. */
+/* Reads the header of files[index] and appends its tensors, checked against the file and each other. `arena` gets
+ * names. */
 int ah_safetensors_header(const struct ah_safetensors_file *file, size_t index, struct ah_arena *arena,
                           struct ah_safetensors_table *table, struct ah_error *err);
 

@@ -61,8 +61,7 @@ const char *ah_run_ranks_node(const struct ah_run_ranks *ranks, uint32_t rank);
 const struct ah_cluster_plan *ah_run_ranks_cluster_plan(const struct ah_run_ranks *ranks);
 const struct ah_world *ah_run_ranks_world(const struct ah_run_ranks *ranks);
 
-/* Does all work of a rank other than 0. `watch` says what happens when its device stalls. Errors of
- * ah_follower_run(). */
+/* Does all work of a rank except 0. `watch`: what happens when its device stalls. Errors of ah_follower_run(). */
 int ah_run_ranks_follow(struct ah_run_ranks *ranks, struct ah_device_watch watch, struct ah_error *err);
 
 /* Starts the other ranks, and completes `options` for rank 0's trainer. Rank 0 calls it once its data are open. */

@@ -159,8 +159,7 @@ static bool wait_for_room(const struct ah_run *run)
     return false;
 }
 
-/* After a failed save of the last checkpoint: saves only the weights or, failing that, waits for room and saves
- * again. */
+/* If the last checkpoint was not saved: saves only the weights or, failing that, waits for room and saves again. */
 static int rescue(struct ah_run *run, const struct ah_checkpoint_source *source,
                   struct ah_checkpoints_saved *ret_saved, struct ah_error *err)
 {

@@ -9,8 +9,8 @@
  *      configs are compiled once more, and the result is compared with the plan.
  *   4. Equal work takes equal time. The lanes have the orders that `scheduling` gives. On the virtual clock, an
  *      iteration takes the time that `time` states, and its lanes work and wait as long as stated.
- *   5. Names, tokens_per_s, solver and alternatives agree with each other and with time.step_us. No plan can prove how
- * fast a machine is; planner/verify.h compares a plan with a machine (docs/planning.md, "What check proves").
+ *   5. Names, tokens_per_s, solver and alternatives agree with each other and with time.step_us.
+ * No plan can prove how fast a machine is (docs/planning.md, "What check proves"; planner/verify.h).
  *
  *     rc = ah_schedule_check(plan, err);      // AH_E_DOCUMENT: "arena.tensors[7].bytes: is 512; 1024 follows from ..."
  */

@@ -145,8 +145,7 @@ int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_sim_run 
 
 /* ---- freezing ---- */
 
-/* Lists the instances of round 1, lane by lane: iteration 1 from its first head on, iteration 2 before its first
- * head. */
+/* Lists the instances of round 1, lane by lane: iteration 1 from its first head on, and iteration 2 before its own. */
 static void take_round(const struct ah_sim_run *run, const struct ah_clock_result *result,
                        struct ah_orders *orders)
 {

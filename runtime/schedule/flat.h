@@ -33,8 +33,7 @@ struct ah_flat {
     uint64_t trained_parameters;
 };
 
-/* Returns the vectors of a block of this kind. If bit i of `trained` is set, tensor i is trained; other bits are
- * ignored. */
+/* Returns the vectors of a block of this kind. Bit i of `trained` is set if tensor i is trained; others are ignored. */
 struct ah_flat ah_flat_of(const struct ah_model *model, enum ah_block_kind kind, uint32_t trained);
 
 /* A run of trained elements that are contiguous in both vectors, with the padding after each tensor. Either all of them

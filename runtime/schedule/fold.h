@@ -5,7 +5,7 @@
  * `training.sums` divides a step's micro-batches into groups (none: one group). Each group's gradients are added up in
  * order, starting with a copy; then the groups' sums are added up in order. The first group is summed in the total
  * itself, and a group of one micro-batch is added to the total directly, because neither changes a bit. Any other group
- * first gets a sum of its own, which is then added to the total.
+ * first gets a separate sum, which is then added to the total.
  */
 #ifndef AH_RUNTIME_SCHEDULE_FOLD_H
 #define AH_RUNTIME_SCHEDULE_FOLD_H
@@ -49,8 +49,8 @@ static inline uint64_t ah_fold_bytes(const struct ah_plan_training *training)
     return ah_folds_separate(training) ? 2 * sizeof(float) : sizeof(float);
 }
 
-/* Returns the cost of adding a group's sum to the total, in additions of a gradient; both read two and write one
- * vector. */
+/* Returns the cost of adding a group's sum to the total, in additions of a gradient. Both read two vectors, write
+ * one. */
 static inline double ah_fold_cost(uint64_t gradient_bytes)
 {
     return 3 * sizeof(float) / ((double)gradient_bytes + 2 * sizeof(float));

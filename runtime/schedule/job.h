@@ -80,8 +80,8 @@ struct ah_job_group {
     uint64_t saved_bytes[AH_ACTIVATIONS_WAYS]; /* kept from forward to backward, without the input */
     uint64_t
         forward_work_bytes[AH_ACTIVATIONS_WAYS]; /* scratch of the forward op, without the tensors it saves */
-    /* Scratch of the backward op: recomputed tensors included; saved tensors, gradient vector and residual gradient
-     * not. */
+    /* Scratch of the backward op. Includes recomputed tensors, but not saved tensors, gradient vector and residual
+     * gradient. */
     uint64_t backward_work_bytes[AH_ACTIVATIONS_WAYS];
     uint64_t
         gathered_bytes; /* table rows sent for an embedding with weights on the host; 0 in other blocks */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lanes: makes the ops of the lanes other than compute, with the positions between which each runs and the memory it
- * uses.
+ * Lanes: makes the ops of the lanes other than compute, with the positions between which each runs, and its memory.
  *
  * 1. The lifetime of an op's destination on the device begins at the position after `issue_after`. That of a gradient
  *    to send ends at the position before `due_before`.

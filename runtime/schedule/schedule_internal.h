@@ -192,8 +192,7 @@ struct ah_schedule_memory {
 
 enum { AH_SCHEDULE_ITERATIONS = 4, AH_SCHEDULE_ITERATIONS_UNSTEADY = 10 };
 
-/* Ends an evaluation: runs the frozen orders, for more iterations if they do not become steady soon, and fills the
- * times of the score. */
+/* Ends an evaluation: runs the frozen orders, for longer if they are not steady soon, and fills the score's times. */
 int ah_schedule_run_frozen(struct ah_schedule_memory *m, struct ah_sim_run *run, struct ah_score *score,
                            struct ah_error *err);
 

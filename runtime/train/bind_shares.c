@@ -213,7 +213,7 @@ static int find_sum(struct ah_binder *b, uint64_t block, struct ah_ref *ret_vect
                : ah_bind_gradient_sum(b, block, made_at(b, block), ret_vector);
 }
 
-/* Binds the op that sums the squares of a block's total, after the last share that adds to that total. */
+/* Binds the op that squares a block's total, after the last share of the block. */
 static int square(struct ah_binder *b, uint64_t block)
 {
     const bool on_host = ah_bind_sums_on(b, block, AH_ACCUMULATOR_HOST);

@@ -18,8 +18,8 @@
 #include "runtime/schedule/messages.h"
 #include "runtime/train/trainer.h"
 
-/* What a channel is for; both ends use one number. A device's transport may carry channels of data, which come
- * first. */
+/* What a channel is for; both ends use one number. Data come first, since the device's transport may carry these
+ * channels. */
 enum ah_links_purpose {
     AH_LINKS_OUTPUT,
     AH_LINKS_GRADIENT,

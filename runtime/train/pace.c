@@ -124,8 +124,7 @@ static double boundary_bytes(const struct ah_plan *plan)
                     ah_dtype_bytes(training->dtype));
 }
 
-/* Acquires the NICs of both ranks' nodes, if these are two. Lower ranks are served first. Returns the time of the
- * start. */
+/* Acquires the NICs of both ranks' nodes, if these are two. Lower ranks are served first. Returns the starting time. */
 static uint64_t take_ways(const struct ah_trainer *t, uint32_t peer)
 {
     const double bytes = boundary_bytes(t->options.plan);

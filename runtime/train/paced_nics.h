@@ -44,8 +44,7 @@ void ah_paced_nics_name(const struct ah_paced_nics *nics, char ret_name[AH_PACED
 /* Joins NICs that another process made. AH_E_USAGE: that process is on another machine; AH_E_FAILED, AH_E_MEMORY. */
 int ah_paced_nics_join(struct ah_paced_nics **ret_nics, const char *name, struct ah_error *err);
 
-/* Waits until all ways of `uses` are free; takes them from `ret_start_ns` on. Any thread, but one at a time per
- * turn. */
+/* Waits until all ways of `uses` are free; takes them from `ret_start_ns` on. Any thread, one at a time per turn. */
 void ah_paced_nics_take(struct ah_paced_nics *nics, uint32_t turn, const struct ah_paced_nics_use *uses,
                         size_t n, uint64_t *ret_start_ns);
 

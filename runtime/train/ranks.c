@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Counts, by position, the messages whose memory is free there (messages.h, invariant 3). That of a word is always
- * free. */
+/* Counts, by position, the messages whose memory is free there (messages.h, invariant 3). A word needs no memory. */
 static int list_begun(struct ah_trainer *t, enum ah_channel channel, struct ah_error *err)
 {
     struct ranks *ranks = &t->ranks;
@@ -138,8 +137,8 @@ static void *place_of(const struct ah_trainer *t, const struct ah_message *messa
     return message->bytes ? ah_device_pointer(t->device, ref) : NULL;
 }
 
-/* Moves a piece to or from another pipeline, together with those before it that had `more` set. Only the lane `sums`
- * calls it. */
+/* Moves a piece to or from another pipeline, together with earlier ones that had `more` set. For the lane `sums`
+ * only. */
 static int move_sum(struct ah_trainer *t, const struct ah_op_moved *moved, struct ah_error *err)
 {
     struct ranks *ranks = &t->ranks;
@@ -201,8 +200,8 @@ static int move_bytes(const struct ah_trainer *t, uint32_t channel, void *data, 
     return ah_links_move(t->ranks.links, channel, data, bytes, err);
 }
 
-/* Runs the gate at the gatekeeper: gets the sums of runs of blocks from their owners, and sends all sums to each
- * rank. */
+/* Runs the gate at the gatekeeper: gets the sums of blocks from their owners, and sends all to every rank that
+ * trains. */
 static int keep_gate(struct ah_trainer *t, double *sums, uint64_t blocks, struct ah_error *err)
 {
     const struct ah_trainer_rank *options = t->options.rank;

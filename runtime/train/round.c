@@ -7,8 +7,7 @@
  * 1. A round has the items of the step's iteration that are not early, and the early items of the next iteration.
  * 2. ROUND_BEFORE and ROUND_OPENING have no updates, since no gradients exist yet. They have the first step's fetches,
  *    if these belong to the iteration before. ROUND_CLOSING has the next iteration's updates, but not its fetches.
- * 3. A micro-batch is loaded when one of the two slots has no more readers, which is when compute enters the other
- *    slot.
+ * 3. A micro-batch is loaded when one of the two slots has no more readers: when compute enters the other slot.
  * 4. A step's header is copied to the device after the head of the previous step, when no update needs the header
  *    before it. It is copied a second time when the norm has put the clipping factor into it.
  * 5. In a pipeline, sends have a separate lane, and compute waits until they are done. A receive is submitted with the

@@ -154,8 +154,7 @@ static struct instance waited_for(const struct tally_waits *waits, uint32_t item
     return latest;
 }
 
-/* Returns the latest op that no plan mentions, on a lane other than compute, that ended in (after_ns, until_ns], or
- * NULL. */
+/* Returns the latest op outside the plan, not on compute, that ended in (after_ns, until_ns]; NULL if there is none. */
 static const struct tally_data *data_between(const struct tally_waits *waits, size_t *ret_lane,
                                              uint64_t after_ns, uint64_t until_ns)
 {

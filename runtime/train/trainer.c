@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Trainer: opens and closes it.
+ * Opens and closes a trainer.
  */
 #include "runtime/train/trainer_internal.h"
 

@@ -144,7 +144,7 @@ struct ah_trainer_options {
     struct ah_recorded_steps recorded;
 
     /* True to report progress, even without a watch of devices; the same on all ranks. About once a second and at
-     * the end, rank 0 gets beats of all ranks, a single trainer its own. A separate thread calls `heard`; never
+     * the end, rank 0 gets beats of all ranks, a single trainer its own. A separate thread calls `heard`: never
      * block it. */
     bool tells;
     void (*heard)(void *context, const struct ah_trainer_beat *beats, uint32_t ranks); /* (optional) */
@@ -193,7 +193,7 @@ struct ah_trainer_facts {
     uint64_t reserve_bytes;                 /* device memory outside the arena */
 };
 
-/* Opens a trainer. AH_E_MISMATCH: the plan is for another model, training or data. Errors of device, weights,
+/* Opens a trainer. AH_E_MISMATCH: the plan is for another model, training or data. Errors of device, weights and
  * memory. */
 int ah_trainer_open(struct ah_trainer **ret_trainer, const struct ah_trainer_options *options,
                     struct ah_error *err);
@@ -211,9 +211,8 @@ struct ah_trainer_evaluation {
     uint64_t tokens; /* number of loss-bearing tokens: not masked, and not the first of a document */
 };
 
-/* Computes the mean loss over loss-bearing tokens of held-out batches, with the plan's batch and seq.
- * AH_E_INTERRUPTED once `cancel` (optional) is not 0. Then, or after a data error of a single trainer, it can still
- * train and be saved. */
+/* Computes the mean loss over loss-bearing tokens of held-out batches, with the plan's batch and seq. AH_E_INTERRUPTED
+ * once `cancel` (optional) is not 0. Then, or after a data error of a single trainer, training can continue. */
 int ah_trainer_evaluate(struct ah_trainer *trainer, struct ah_batches *held_out, const atomic_int *cancel,
                         struct ah_trainer_evaluation *ret_evaluation, struct ah_error *err);
 

@@ -72,7 +72,7 @@ static struct found cause_of_wait(const struct view *view, uint32_t lane, unsign
     return found;
 }
 
-/* Finds, if no submitted op delays compute, own work on any lane, or else the message for which host, program or lanes
+/* If no submitted op delays compute: finds own work on any lane, else the message for which host, program or lanes
  * wait. */
 static struct found find_other(const struct view *view)
 {

@@ -259,8 +259,7 @@ static int check_covered(const struct building *b)
     return AH_OK;
 }
 
-/* Lists each pipeline's rank with the head, then each one's with the embedding, and checks that these own the
- * segment. */
+/* Lists each pipeline's rank with the head, then each one's with the embedding. Checks that they own the segment. */
 static int find_tables(const struct building *b, size_t segment, uint32_t *ranks)
 {
     const struct ah_cluster_plan *plan = b->plan;
@@ -278,8 +277,7 @@ static int find_tables(const struct building *b, size_t segment, uint32_t *ranks
     return AH_OK;
 }
 
-/* Returns the bytes of partial sums and totals through each owner's NIC, in each direction; 0 if all are on one
- * node. */
+/* Returns the bytes of partial sums and totals through each owner's NIC, each way; 0 if all are on one node. */
 static double volume_of(const struct building *b, const struct ah_trainer_share *share, double bytes)
 {
     const uint32_t n = ah_trainer_share_members(&b->world->places[0], share);

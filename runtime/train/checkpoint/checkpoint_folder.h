@@ -8,8 +8,7 @@
  * caller for pieces of these, and loading hands pieces out, so nothing is in memory twice.
  *
  * The folder appears whole or not at all. Everything is written into PATH.tmp and synced, the manifest last; then the
- * folder is renamed. This header saves and loads one checkpoint. Runs use checkpoints.h, which keeps several in a
- * folder.
+ * folder is renamed. This header saves and loads one. Runs use checkpoints.h, which keeps several in a folder.
  *
  *     const struct ah_checkpoint_job job = {.model = model, .signature = &signature, .config = text};
  *     const struct ah_checkpoint_position at = {.step = 100, .cursor = 800, .tokens = 819200};
@@ -80,7 +79,7 @@ typedef int ah_checkpoint_take(void *context, const struct ah_checkpoint_piece *
 /* Calls for processes that save or load together. `context` is that of the source or the sink. */
 struct ah_checkpoint_together {
     /* Sets `ret_together` if all processes with a block see `folder`, which only has a mark, and saving together
-     * pays. */
+     * helps. */
     int (*meet)(void *context, const char *folder, bool *ret_together, struct ah_error *err);
     /* Makes all processes, this one included, call ah_checkpoint_fill(). When it returns, their values are synced. */
     int (*fill)(void *context, const struct ah_checkpoint_job *job, const char *folder, struct ah_error *err);
@@ -89,8 +88,7 @@ struct ah_checkpoint_together {
                 struct ah_error *err);
     /* Makes all processes, this one included, call ah_checkpoint_read(). */
     int (*read)(void *context, const struct ah_checkpoint_job *job, const char *folder, struct ah_error *err);
-    /* Adds a block's states to `hash`, in all processes with it (ah_checkpoint_hash()). AH_E_DOCUMENT: hashes
-     * differ. */
+    /* Adds a block's states to `hash` in all processes with it (ah_checkpoint_hash()). AH_E_DOCUMENT: hashes differ. */
     int (*hash)(void *context, const struct ah_checkpoint_job *job, uint64_t block, struct ah_sha256 *hash,
                 struct ah_error *err);
     /* Sends values to processes that hold a second copy of them. Called once everything read is verified. */

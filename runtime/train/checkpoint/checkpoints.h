@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checkpoints: saves a run's checkpoints in a folder, as DIR/step-00000100, finds the newest whole one, removes old
- * ones.
+ * Checkpoints: saves a run's checkpoints as DIR/step-00000100, finds the newest whole one, and removes old ones.
  *
  *     rc = ah_checkpoints_find(dir, &found, err);                            // --resume
  *     rc = ah_checkpoints_open(&checkpoints, &job, dir, &found, err);        // --save; `found` zeroed: a new run
@@ -10,8 +9,8 @@
  *     ah_checkpoints_close(checkpoints);
  *
  * INVARIANTS
- * 1. At every moment, even after a kill, the checkpoints in DIR are whole. While one is saved or removed, the previous
- *    one exists.
+ * 1. At every moment, even after a kill, the checkpoints in DIR are whole. While one is saved or removed, another
+ *    exists.
  * 2. One run at a time saves into DIR: it is locked until it is closed, or the process ends.
  * 3. Only what this module made is removed: folders step-N.tmp with its mark and no other files, and checkpoints of the
  *    same signature with only the files of their manifest.

@@ -31,8 +31,7 @@ int ah_leftover_list(const char *folder, struct ah_arena *arena, struct ah_lefto
 /* Sets `ret_ours` to whether the folder is ours, as defined above. A link to a folder is not. */
 int ah_leftover_ours(const char *folder, bool *ret_ours, struct ah_error *err);
 
-/* Removes the folder if it is ours. Otherwise leaves it and sets `ret_removed` to false. AH_E_IO: part of the folder
- * cannot be removed. */
+/* Removes the folder if it is ours. Otherwise leaves it and sets `ret_removed` to false. AH_E_IO: a part remains. */
 int ah_leftover_remove(const char *folder, bool *ret_removed, struct ah_error *err);
 
 #endif

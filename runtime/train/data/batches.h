@@ -23,8 +23,7 @@
  * an otherwise normal step. A data set without any loss-bearing token is refused.
  *
  * HELD-OUT data are read in order, once. Then n also counts the last, shorter sample, whose missing rows are padding
- * (mask 0, token and target 0, valid positions). So each token is predicted exactly once, and any amount of data is
- * enough.
+ * (mask 0, token and target 0, valid positions). So each token is predicted once, and any amount of data is enough.
  *
  * ALIGNED DATA (ah_dataset_facts.align) consist of whole sequences, each with whole examples and padding. So the last
  * sequence is a sample, too; its last row is padding, since no token follows. seq must be a multiple of align.

@@ -94,7 +94,7 @@ static int check_alike(const struct ah_dataset *data, enum ah_dataset_part part,
         without->file.path, without->file.path, endings[part], with->parts[part].path);
 }
 
-/* Checks that all files have the same align, and that text is not mixed with tokens, which means a mistaken name. */
+/* Checks that all files have the same align, and are all text or all tokens: a mixture means a mistaken name. */
 static int check_one_kind(struct ah_dataset *data, struct ah_error *err)
 {
     const struct ah_dataset_file *first = &data->entries[0].file;

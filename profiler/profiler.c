@@ -26,8 +26,7 @@
 enum { NOISE_SENTENCES_MAX = 64, NOISE_ROOM_MAX = 1024 /* room in a document */ };
 
 /* Shapes are (rows, columns, inner). They are squares, and products of GPT-2 124M. A quick profile uses small shapes,
- * because an op of a millisecond or two, in the caches, is rarely disturbed. Other lanes are measured beside products
- * of the first shape. */
+ * because an op of a millisecond or two, in the caches, is rarely disturbed. Other lanes run beside the first shape. */
 static const struct ah_measure_limits quick_limits = {
     .part_s = {[AH_PROFILER_MATMUL] = 6.5,
                [AH_PROFILER_MEMORY] = 1.5,

@@ -208,8 +208,7 @@ int ah_sampler_begin(const struct ah_sampler *sampler, const struct ah_sampler_w
     return AH_OK;
 }
 
-/* Returns the wanted number of blocks in a sample, or fewer (at least one), so that samples_min rounds fit the
- * budget. */
+/* Returns the wanted number of blocks in a sample, or fewer (at least one) if samples_min rounds would not fit. */
 static unsigned affordable_blocks(const struct ah_sampler *sampler, double round_s)
 {
     unsigned wanted = sampler->blocks ? sampler->blocks : 3;

@@ -27,8 +27,7 @@ struct ah_safetensors_table {
     size_t n, capacity;
 };
 
-/* Reads the header of files[index] and appends its tensors, checked against the file and each other. `arena` gets
- * names. */
+/* Reads the header of files[index], and appends its tensors once they are checked. `arena` gets their names. */
 int ah_safetensors_header(const struct ah_safetensors_file *file, size_t index, struct ah_arena *arena,
                           struct ah_safetensors_table *table, struct ah_error *err);
 

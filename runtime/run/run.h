@@ -142,8 +142,7 @@ void ah_run_close(struct ah_run *run);
 /* Returns the steps of an open run that a trace shows. They are steady if the run has enough steps. */
 struct ah_recorded_steps ah_run_traced_steps(const struct ah_run *run);
 
-/* run_settings.c: fills in settings and signature: from options, else the checkpoint, else defaults. Data must be
- * open. */
+/* run_settings.c: sets settings and signature from options, else the checkpoint, else defaults. Data must be open. */
 int ah_run_settle(struct ah_run *run, struct ah_error *err);
 
 #endif

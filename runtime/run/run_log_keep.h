@@ -20,7 +20,7 @@ struct ah_run_log_kept {
     bool complete;      /* the log has all steps of the run and its end line, so nothing is added */
 };
 
-/* Decides what a resumed, open run keeps of a log. AH_E_MISMATCH: another run's. AH_E_DOCUMENT, AH_E_IO,
+/* Decides what a resumed, open run keeps of a log. AH_E_MISMATCH: another run's; AH_E_DOCUMENT, AH_E_IO,
  * AH_E_MEMORY. */
 int ah_run_log_keep(const struct ah_run *run, const char *path, struct ah_run_log_kept *ret_kept,
                     struct ah_error *err);

@@ -2,10 +2,9 @@
  *
  * Trainable: which tensors are trained, chosen by patterns.
  *
- * Patterns match names such as "embedding.embedding.weight", "layer.3.attention.qkv.weight" (layers count from 0, as
- * in files of weights) and "head.norm.weight". In a pattern, `*` matches any text, dots included, and `?` one
- * character. A leading `!` excludes. The last pattern that matches a name decides; a name without a match is not
- * trained.
+ * Patterns match names such as "embedding.embedding.weight", "layer.3.attention.qkv.weight" (layers count from 0, as in
+ * files of weights) and "head.norm.weight". In a pattern, `*` matches any text, dots included, and `?` one character. A
+ * leading `!` excludes. The last pattern that matches a name decides; without a match, it is not trained.
  *
  *     {"*"}                      everything
  *     {"*", "!embedding.*"}      all but the embedding

@@ -63,7 +63,7 @@ struct ah_follower_options {
     struct ah_device_watch watch; /* for its device; rank 0 sets the patience */
 };
 
-/* Follows rank 0 until the run ends. AH_OK: rank 0 ended it. Else returns the first failed rank's error; close the
+/* Follows rank 0 until the run ends. AH_OK: rank 0 ended it. Otherwise the first failed rank's error; close the
  * world. */
 int ah_follower_run(const struct ah_follower_options *options, struct ah_error *err);
 

@@ -18,8 +18,7 @@
 #include "runtime/schedule/messages.h"
 #include "runtime/train/trainer.h"
 
-/* What a channel is for; both ends use one number. Data come first, since the device's transport may carry these
- * channels. */
+/* What a channel is for; both ends use one number. A device's transport may carry data channels, which come first. */
 enum ah_links_purpose {
     AH_LINKS_OUTPUT,
     AH_LINKS_GRADIENT,

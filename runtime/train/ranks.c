@@ -137,8 +137,7 @@ static void *place_of(const struct ah_trainer *t, const struct ah_message *messa
     return message->bytes ? ah_device_pointer(t->device, ref) : NULL;
 }
 
-/* Moves a piece to or from another pipeline, together with earlier ones that had `more` set. For the lane `sums`
- * only. */
+/* Moves a piece to or from another pipeline, with earlier pieces that had `more` set. Only the lane `sums` calls it. */
 static int move_sum(struct ah_trainer *t, const struct ah_op_moved *moved, struct ah_error *err)
 {
     struct ranks *ranks = &t->ranks;
@@ -200,8 +199,7 @@ static int move_bytes(const struct ah_trainer *t, uint32_t channel, void *data, 
     return ah_links_move(t->ranks.links, channel, data, bytes, err);
 }
 
-/* Runs the gate at the gatekeeper: gets the sums of blocks from their owners, and sends all to every rank that
- * trains. */
+/* Runs the gate at the gatekeeper: gets sums of blocks from their owners, and sends all sums to all training ranks. */
 static int keep_gate(struct ah_trainer *t, double *sums, uint64_t blocks, struct ah_error *err)
 {
     const struct ah_trainer_rank *options = t->options.rank;

@@ -46,8 +46,8 @@ void ah_tally_op(struct ah_tally *tally, const struct ah_op_record *record);
 /* Call after the ops of the step. Returns the time of the step in us. */
 double ah_tally_step(struct ah_tally *tally, const struct ah_step_record *record);
 
-/* Sets the measured fields of `end` and no others; none if no step was done. Parts are in `arena`, by lane, longest
- * first. */
+/* Sets the measured fields of `end` and no others; none if no step was done. Lists are in `arena`: parts by lane, the
+ * longest first. */
 int ah_tally_end(struct ah_tally *tally, struct ah_arena *arena, struct ah_runlog_end *end,
                  struct ah_error *err);
 

@@ -143,9 +143,8 @@ struct ah_trainer_options {
     /* (optional) For ranks, the same on all: the steps for ah_recorded_collect() (recorded.h). */
     struct ah_recorded_steps recorded;
 
-    /* True to report progress, even without a watch of devices; the same on all ranks. About once a second and at
-     * the end, rank 0 gets beats of all ranks, a single trainer its own. A separate thread calls `heard`: never
-     * block it. */
+    /* True to report progress, even without a watch of devices; the same on all ranks. About once a second and at the
+     * end, rank 0 gets beats of all ranks, a single trainer its own. A thread calls `heard`, which must not block. */
     bool tells;
     void (*heard)(void *context, const struct ah_trainer_beat *beats, uint32_t ranks); /* (optional) */
     void (*asked)(void *context,
@@ -193,7 +192,7 @@ struct ah_trainer_facts {
     uint64_t reserve_bytes;                 /* device memory outside the arena */
 };
 
-/* Opens a trainer. AH_E_MISMATCH: the plan is for another model, training or data. Errors of device, weights and
+/* Opens a trainer. AH_E_MISMATCH: the plan is for other work (model, training, data). Errors of device, weights,
  * memory. */
 int ah_trainer_open(struct ah_trainer **ret_trainer, const struct ah_trainer_options *options,
                     struct ah_error *err);

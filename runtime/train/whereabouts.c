@@ -72,8 +72,8 @@ static struct found cause_of_wait(const struct view *view, uint32_t lane, unsign
     return found;
 }
 
-/* If no submitted op delays compute: finds own work on any lane, else the message for which host, program or lanes
- * wait. */
+/* If no submitted op delays compute, finds own work on any lane, else a message that host, program or lanes wait
+ * for. */
 static struct found find_other(const struct view *view)
 {
     static const uint32_t lanes[] = {AH_LANE_HOST, AH_LANE_SUMS, AH_LANE_SEND, AH_LANE_RECEIVE_BEFORE,

@@ -9,8 +9,7 @@
  *     ah_checkpoints_close(checkpoints);
  *
  * INVARIANTS
- * 1. At every moment, even after a kill, the checkpoints in DIR are whole. While one is saved or removed, another
- *    exists.
+ * 1. At every moment, even after a kill, the checkpoints in DIR are whole. While one is saved or removed, others stay.
  * 2. One run at a time saves into DIR: it is locked until it is closed, or the process ends.
  * 3. Only what this module made is removed: folders step-N.tmp with its mark and no other files, and checkpoints of the
  *    same signature with only the files of their manifest.

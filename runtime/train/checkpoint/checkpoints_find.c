@@ -52,8 +52,8 @@ static bool take_older(struct ah_checkpoints_found *found, const struct ah_steps
     return false;
 }
 
-/* Replaces the newest checkpoint by an older one; `damaged` says what is wrong with it. If there is none, returns the
- * code of `damaged`. */
+/* Replaces the newest checkpoint, which `damaged` describes, by an older one. Without one, returns the code of
+ * `damaged`. */
 static int replace_damaged(struct ah_checkpoints_found *found, const struct ah_error *damaged,
                            struct ah_error *err)
 {

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Patterns of all names that a save gives to files, even temporary ones, except companions; the first MARKS are
+/* Patterns of all names that a save gives to files, also temporary ones, except companions. The first MARKS are
  * marks. */
 static const char *const names_of_saves[] = {AH_LEFTOVER_MARK,
                                              AH_CHECKPOINT_MANIFEST,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fills a cycle with values like those at the start of a run, as far as values affect time. Matrices get small numbers
- * of both signs, so that none become infinite, subnormal or equal. Gains are 1, biases 0; tokens use the whole
+ * of both signs, so that none become infinite, subnormal or equal. Gains are 1, biases 0, tokens of the whole
  * vocabulary.
  */
 #include "profiler/cycle_internal.h"

@@ -49,8 +49,7 @@ static inline uint64_t ah_fold_bytes(const struct ah_plan_training *training)
     return ah_folds_separate(training) ? 2 * sizeof(float) : sizeof(float);
 }
 
-/* Returns the cost of adding a group's sum to the total, if adding a gradient costs 1. Each reads two vectors, writes
- * one. */
+/* Returns the cost of adding a group's sum to the total, in additions of a gradient. Both read two and write one. */
 static inline double ah_fold_cost(uint64_t gradient_bytes)
 {
     return 3 * sizeof(float) / ((double)gradient_bytes + 2 * sizeof(float));

@@ -4,8 +4,7 @@
  * made for executors; the simulator (replay.h) reads plans in the same way.
  *
  * A ROUND lasts from the first head of iteration r to the first head of iteration r + 1. Each lane runs its items in
- * the order of `order[lane]`. Items marked `early` (issued before the first head) belong to iteration r + 1, others to
- * r.
+ * the order of `order[lane]`. `early` items (issued before the first head) belong to iteration r + 1, all others to r.
  *
  *     struct ah_graph rounds;
  *     rc = ah_graph_read(plan, &arena, &rounds, err);

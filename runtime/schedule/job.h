@@ -80,7 +80,7 @@ struct ah_job_group {
     uint64_t saved_bytes[AH_ACTIVATIONS_WAYS]; /* kept from forward to backward, without the input */
     uint64_t
         forward_work_bytes[AH_ACTIVATIONS_WAYS]; /* scratch of the forward op, without the tensors it saves */
-    /* Scratch of the backward op, with recomputed tensors; without saved tensors, gradient vector and residual
+    /* Scratch of the backward op, recomputed tensors included; no saved tensors, gradient vector or residual
      * gradient. */
     uint64_t backward_work_bytes[AH_ACTIVATIONS_WAYS];
     uint64_t

@@ -50,8 +50,7 @@ struct ah_knobs {
     enum ah_micro_order micro_order;
     /* How many compute positions early a fetch may begin; 0: it begins when the op that needs it is next. */
     uint32_t fetch_ahead;
-    /* How many compute positions a gradient may stay on the device after its backward; 0: compute waits for its
-     * copy. */
+    /* Compute positions for which a gradient may outlast its backward; 0: compute waits for the copy. */
     uint32_t send_behind;
     uint32_t host_gradient_tiles; /* slots of the ring; 0: gradients are sent as whole vectors */
     uint32_t host_weight_tiles;

@@ -63,8 +63,8 @@ struct ah_follower_options {
     struct ah_device_watch watch; /* for its device; rank 0 sets the patience */
 };
 
-/* Follows rank 0 until the run ends. AH_OK: rank 0 ended it. Otherwise the first failed rank's error; close the
- * world. */
+/* Follows rank 0 until the run ends. Returns AH_OK if rank 0 ended it, otherwise the error of the first failed rank;
+ * the caller must then close the world. */
 int ah_follower_run(const struct ah_follower_options *options, struct ah_error *err);
 
 #endif

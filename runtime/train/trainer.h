@@ -192,7 +192,7 @@ struct ah_trainer_facts {
     uint64_t reserve_bytes;                 /* device memory outside the arena */
 };
 
-/* Opens a trainer. AH_E_MISMATCH: the plan is for other work (model, training, data). Errors of device, weights,
+/* Opens a trainer. AH_E_MISMATCH: the plan is not for this model, training or data. Errors of device, weights,
  * memory. */
 int ah_trainer_open(struct ah_trainer **ret_trainer, const struct ah_trainer_options *options,
                     struct ah_error *err);

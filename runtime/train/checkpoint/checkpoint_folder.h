@@ -78,8 +78,7 @@ typedef int ah_checkpoint_take(void *context, const struct ah_checkpoint_piece *
 
 /* Calls for processes that save or load together. `context` is that of the source or the sink. */
 struct ah_checkpoint_together {
-    /* Sets `ret_together` if all processes with a block see `folder`, which only has a mark, and working together
-     * pays. */
+    /* Sets `ret_together` if all processes with a block see `folder`, which only has a mark, and it is worth it. */
     int (*meet)(void *context, const char *folder, bool *ret_together, struct ah_error *err);
     /* Makes all processes, this one included, call ah_checkpoint_fill(). When it returns, their values are synced. */
     int (*fill)(void *context, const struct ah_checkpoint_job *job, const char *folder, struct ah_error *err);

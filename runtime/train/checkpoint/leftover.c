@@ -11,8 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Patterns of all names that a save gives to files, also temporary ones, except companions. The first MARKS are
- * marks. */
+/* Patterns of all names that a save gives to files, even temporary, but not companions'. The first MARKS are marks. */
 static const char *const names_of_saves[] = {AH_LEFTOVER_MARK,
                                              AH_CHECKPOINT_MANIFEST,
                                              "states.bin",

@@ -14,8 +14,7 @@
  *
  * The magic decides the kind of a file or, without a magic, the name. `.u16` and `.u32` state it; `.bin` is accepted if
  * its values fit only one width; any other name means text, whose bytes are tokens only if the vocabulary is 256. A
- * file of no kind, or of two, is refused, never guessed. An option sets the kind of all files. Text among them is
- * refused.
+ * file of no kind, or of two, is refused, never guessed. An option decides for all. Text among them is refused.
  *
  * FILE.mask has a u8 for each token: 0 if its prediction bears no loss, else 1. FILE.docs has a u64 for each document
  * that begins in the file: the index of its first token, increasing. Either all files have such a companion, or none.

@@ -49,7 +49,8 @@ static inline uint64_t ah_fold_bytes(const struct ah_plan_training *training)
     return ah_folds_separate(training) ? 2 * sizeof(float) : sizeof(float);
 }
 
-/* Returns the cost of adding a group's sum to the total, in additions of a gradient. Both read two and write one. */
+/* Returns the cost of adding a group's sum to the total, relative to that of adding a gradient. Either addition reads
+ * two vectors and writes one. */
 static inline double ah_fold_cost(uint64_t gradient_bytes)
 {
     return 3 * sizeof(float) / ((double)gradient_bytes + 2 * sizeof(float));

@@ -11,8 +11,7 @@
  *    lane wakes up late, the next item makes up for the delay, up to SLACK_NS.
  * 3. A message begins when it was sent, its receive is posted, and the NICs of the two nodes are free. It takes its
  *    op's time at both ends. First a word says that the receive is posted, then a time says when the message will end.
- * 4. A sum over pipelines begins when all owners have reached it and all their NICs are free; it takes its segment's
- *    time.
+ * 4. A sum over pipelines begins when all owners have reached it and their NICs are free; it takes its segment's time.
  * 5. The gate is not slowed down.
  *
  * Other lanes do not slow messages down, because only links determine the speed of messages.

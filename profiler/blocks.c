@@ -30,8 +30,8 @@ struct bench {
     const struct ah_job *job;
     struct ah_cycle cycle;
     struct ah_device *device;
-    struct ah_submission
-        *submissions; /* those of a cycle, repeated for as many cycles as a sample may have */
+    /* those of a cycle, repeated for as many cycles as a sample may have */
+    struct ah_submission *submissions;
     struct ah_span *spans;
     size_t n_ops;     /* number of submissions */
     uint64_t repeats; /* number of cycles in a sample */

@@ -51,7 +51,7 @@ void ah_load_read(struct ah_load *ret_load)
         ret_load->own_s = (double)own.tv_sec + (double)own.tv_nsec * 1e-9;
 }
 
-/* Returns the average number of processors between two readings that used `seconds` of processor time. */
+/* Converts `seconds` of processor time between two readings to an average number of processors. */
 static double processors_of(double seconds, const struct ah_load *before, const struct ah_load *after,
                             unsigned processors)
 {

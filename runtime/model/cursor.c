@@ -72,7 +72,7 @@ static char *put_utf8(char *to, unsigned code)
     return to;
 }
 
-/* Decodes the escape whose backslash precedes `from` to `*to`. Returns the end of the escape. */
+/* Decodes an escape to `*to`; `from` is after its backslash. Returns the end of the escape. */
 static const char *put_escape(const char *from, char **to)
 {
     static const char letters[] = "bfnrt", meanings[] = "\b\f\n\r\t";

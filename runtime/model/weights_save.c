@@ -25,8 +25,8 @@ struct save {
     const struct ah_model *model;
     const struct ah_weights_source *source;
     const struct ah_weights_options *options;
-    const struct ah_weights_part
-        *part; /* (optional) if set, the files exist, and only these blocks are written */
+    /* (optional) if set, the files exist, and only these blocks are written */
+    const struct ah_weights_part *part;
     const char *folder;
     struct ah_names_part *parts; /* owned; of all blocks, by ordinal */
     size_t *shards;              /* owned; number of the file, by ordinal */

@@ -91,9 +91,9 @@ struct ah_run {
     struct ah_signature signature;
     struct ah_signature_run signature_run;
     struct ah_document from; /* manifest of the checkpoint from which the run resumes */
-    struct ah_document
-        resumed;             /* the settings with which the run resumes that no manifest has (run_resume.h) */
-    struct ah_resume resume; /* settings for a later run that resumes this one */
+    /* the settings with which the run resumes that no manifest has (run_resume.h) */
+    struct ah_document resumed;
+    struct ah_resume resume;     /* settings for a later run that resumes this one */
     struct ah_resume_best *best; /* best checkpoint by held-out loss; NULL: none yet */
     struct ah_divergence divergence;
     bool diverged, stopped;  /* a divergence was reported; it stopped the run */
@@ -109,8 +109,8 @@ struct ah_run {
     struct ah_batches batches, held_out_batches;
     struct ah_trainer *trainer;
     struct ah_tally *tally; /* sums over all steps */
-    struct ah_runlog_rank
-        *ranks; /* each rank's measurements, after the end of the run; in the host's arena */
+    /* each rank's measurements, after the end of the run; in the host's arena */
+    struct ah_runlog_rank *ranks;
     size_t n_ranks;
     struct ah_run_status *status;    /* NULL: no status file is written */
     struct ah_buffer config;         /* the config.json to be saved with weights */

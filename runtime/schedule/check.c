@@ -67,7 +67,7 @@ static int check_blocks(const struct ah_plan *plan, const struct ah_job *job, st
     return AH_OK;
 }
 
-/* Refuses a plan that needs much more memory to compile than its document has: a small one cannot exhaust memory. */
+/* Refuses a plan that needs much more memory to compile than its document: small documents cannot exhaust memory. */
 static int check_amounts(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
 {
     uint64_t tiles = 0, tile = plan->staging.tile_elements;

@@ -77,8 +77,7 @@ double ah_compile_gradient_us(const struct compile *c, size_t block, size_t micr
         us += c->costs->device_squares_us;
     us *= (double)ah_job_block(c->job, block)->trained_parameters;
     if (ah_job_joins_table(c->job) && !block &&
-        micro_batch + 1 ==
-            c->micro_batches) { /* adding the two sums takes time, and so does copying the result */
+        micro_batch + 1 == c->micro_batches) { /* sums both, and copies the total */
         const double sum = ah_fold_cost(c->job->gradient_bytes) * c->costs->device_accumulate_us;
         us += 5. / 3 * sum * (double)(c->job->model->vocabulary * c->job->model->width);
         joins = 2;

@@ -38,8 +38,8 @@ struct compile {
     double *base_end_us; /* end of each op of `base`; covers two iterations */
     size_t n_base;
     uint32_t *send_of[2]; /* index in `base` of the send of outputs [0] or gradients [1], by micro-batch */
-    uint32_t
-        *base_of[2]; /* index in `base` of forward [0] or backward [1], by micro_batch * n_blocks + block */
+    /* index in `base` of forward [0] or backward [1], by micro_batch * n_blocks + block */
+    uint32_t *base_of[2];
     /* Index in `base` of the last op that makes a gradient or, in a part, of the last op. */
     uint32_t last_gradient;
     struct compile_attached *attached, *sorted;

@@ -78,13 +78,13 @@ struct ah_job_group {
     /* The sizes from here on are bytes per micro-batch. */
     uint64_t input_bytes;                      /* residual stream into the block; 0 for the embedding */
     uint64_t saved_bytes[AH_ACTIVATIONS_WAYS]; /* kept from forward to backward, without the input */
-    uint64_t
-        forward_work_bytes[AH_ACTIVATIONS_WAYS]; /* scratch of the forward op, without the tensors it saves */
+    /* scratch of the forward op, without the tensors it saves */
+    uint64_t forward_work_bytes[AH_ACTIVATIONS_WAYS];
     /* Scratch of the backward op, recomputed tensors included; no saved tensors, gradient vector or residual
      * gradient. */
     uint64_t backward_work_bytes[AH_ACTIVATIONS_WAYS];
-    uint64_t
-        gathered_bytes; /* table rows sent for an embedding with weights on the host; 0 in other blocks */
+    /* table rows sent for an embedding with weights on the host; 0 in other blocks */
+    uint64_t gathered_bytes;
 };
 
 struct ah_job {

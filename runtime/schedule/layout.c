@@ -209,8 +209,8 @@ static void layout_sort_by_from(struct ah_layout_memory *memory, const struct ah
 uint32_t ah_layout_cut(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                        const uint32_t *indices, size_t n, size_t positions)
 {
-    uint64_t *crossing =
-        memory->sums; /* units that cross the boundary before each position, as differences */
+    /* units that cross the boundary before each position, as differences */
+    uint64_t *crossing = memory->sums;
     uint64_t units = 0, fewest = UINT64_MAX;
     uint32_t cut = 0;
     memset(crossing, 0, (positions + 1) * sizeof *crossing);

@@ -32,8 +32,8 @@ struct ah_layout_memory {
 
     struct layout_span *spans; /* in order of `from` */
     size_t n_spans;
-    uint32_t *
-        moments; /* tensors alive at a single position, sorted by position; also a working array of the stack */
+    /* tensors alive at a single position, sorted by position; also a working array of the stack */
+    uint32_t *moments;
     size_t n_moments;
 
     uint64_t *top;         /* by position: the end of the persistent and stacked tensors alive there */

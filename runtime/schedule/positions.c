@@ -129,8 +129,8 @@ static void attach_device_updates(struct compile *c)
 struct arrivals {
     double now_us;
     size_t running; /* the op of `base`, counted over two iterations, that runs at `now_us` */
-    size_t
-        n_waiting; /* number of blocks in c->waiting, whose gradients are done; the last of them is served first */
+    /* number of blocks in c->waiting, whose gradients are done; the last of them is served first */
+    size_t n_waiting;
 };
 
 /* Returns the last op of `base`, counted over two iterations, after which the block's update may run. */

@@ -18,8 +18,8 @@ struct ranking {
     uint32_t positions;
     uint64_t *rank;
     double *chain;
-    uint32_t *
-        left; /* by item: the number of its followers, in lanes other than compute, whose rank is not final */
+    /* by item: the number of its followers, in lanes other than compute, whose rank is not final */
+    uint32_t *left;
     uint32_t *queue;
     size_t n_queue;
 };

@@ -112,8 +112,8 @@ struct tensor_rule {
     enum ah_program_home home; /* AH_HOME_SCRATCH also for tensors that may be saved */
     enum element element;
     enum size_name rows, cols;
-    uint32_t
-        only_with; /* (optional) if the block lacks this feature, the tensor is the same part of `else_in` */
+    /* (optional) if the block lacks this feature, the tensor is the same part of `else_in` */
+    uint32_t only_with;
     enum tensor else_in;
 };
 
@@ -128,8 +128,8 @@ struct operand_rule {
     enum part part;
     bool optional; /* the op can do without it; an optional output is left out if nothing needs it */
     const char *parameter;
-    bool
-        and_up; /* with "mlp.gate.weight": the operand includes "mlp.up.weight", as rows of the same matrix */
+    /* with "mlp.gate.weight": the operand includes "mlp.up.weight", as rows of the same matrix */
+    bool and_up;
 };
 
 struct step_rule {

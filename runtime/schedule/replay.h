@@ -38,8 +38,8 @@ struct ah_replay_item {
 
 struct ah_replay_lane {
     double busy_us, idle_us, slowed_us; /* in a steady iteration */
-    double waited_us
-        [AH_REPLAY_REASONS]; /* parts of idle_us with a reason; in the rest, the lane had nothing to do */
+    /* parts of idle_us with a reason; in the rest, the lane had nothing to do */
+    double waited_us[AH_REPLAY_REASONS];
     double slowed_by_us[16]; /* slowed_us by resource */
 };
 

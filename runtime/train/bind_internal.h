@@ -83,7 +83,7 @@ struct ah_stretch ah_bind_table(const struct ah_binder *binder, uint64_t block);
 /* True if `part` of a block's trained vector is in a copy of the table. */
 bool ah_bind_is_copy(const struct ah_binder *binder, uint64_t block, struct ah_stretch part);
 
-/* On a rank with both: adds the copy's gradient to the table's after the last one, and copies the total back. */
+/* On one rank: adds the copy's gradient to the table's after the step's last gradient, and copies the total back. */
 int ah_bind_join(struct ah_binder *binder, uint64_t position);
 
 /* bind_tiles.c: binds the ops of any other item. */

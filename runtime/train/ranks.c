@@ -77,8 +77,8 @@ void ah_ranks_release(struct ah_trainer *t)
 /* A walk over the positions. Each position may need messages, and then may send one. */
 struct walk {
     struct ah_trainer *t;
-    struct ranks_partner
-        *last; /* partner of the latest send, if no position has needed a message since; else NULL */
+    /* partner of the latest send, if no position has needed a message since; else NULL */
+    struct ranks_partner *last;
     uint32_t sent_at;
 };
 

@@ -41,8 +41,8 @@ struct ranks {
     uint32_t *begun[AH_CHANNELS];    /* by position: how many messages of a step have free memory by then */
     uint64_t *received[AH_CHANNELS]; /* by micro-batch: ticket of the receive in the latest step */
     uint64_t posted[AH_CHANNELS];    /* number of receives in this run */
-    bool *joined
-        [AH_CHANNELS]; /* if messages take turns, by micro-batch: true if it moves with a send; else NULL */
+    /* if messages take turns, by micro-batch: true if it moves with a send; else NULL */
+    bool *joined[AH_CHANNELS];
 
     /* The next four fields are for channels that send. */
     uint64_t sent;                              /* ticket of the latest send on any channel */

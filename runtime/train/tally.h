@@ -57,8 +57,8 @@ enum { AH_TALLY_GATE = AH_DEVICE_LANES_ALL, AH_TALLY_WAITS };
 struct ah_tally_rank {
     uint64_t steps; /* number of measured steps; if 0, or not a rank's plan, all fields are 0 */
     double step_us, compute_us;
-    double
-        waits_us[AH_TALLY_WAITS]; /* by device lane, then the gate: time for which compute waits for each */
+    /* by device lane, then the gate: time for which compute waits for each */
+    double waits_us[AH_TALLY_WAITS];
     double busy_us[AH_DEVICE_LANES_ALL];
 };
 void ah_tally_rank(struct ah_tally *tally, struct ah_tally_rank *ret_rank);

@@ -80,8 +80,8 @@ struct ah_trainer_rank {
     struct ah_links *links;   /* (optional) already opened (links.h); NULL: the trainer opens its own */
     /* (optional) If set, on all ranks: ops and messages take as long as planned (pace.h). */
     struct ah_paced_nics *nics;
-    bool
-        saves_alone; /* for rank 0: it writes and reads checkpoints alone, even if all ranks see the folder */
+    /* for rank 0: it writes and reads checkpoints alone, even if all ranks see the folder */
+    bool saves_alone;
 };
 
 /* Returns the length of a share's `ranks`. */
@@ -115,8 +115,8 @@ struct ah_trainer_beat {
     bool waits;             /* the rank waits for a message; the fields below describe it */
     bool sends;             /* true: it waits until the peer receives; false: until the peer sends */
     uint32_t peer, purpose; /* enum ah_links_purpose */
-    uint64_t
-        message; /* number of earlier messages of the channel; for outputs and gradients, the micro-batch */
+    /* number of earlier messages of the channel; for outputs and gradients, the micro-batch */
+    uint64_t message;
     uint64_t waits_ns; /* the wait so far, as seen by beats */
 };
 

@@ -41,8 +41,8 @@
 /* What to save; a checkpoint to be loaded must agree with it. Everything is borrowed during calls. */
 struct ah_checkpoint_job {
     const struct ah_model *model;
-    const struct ah_signature
-        *signature;     /* with its `run`; it also says what is trained, and in which dtypes */
+    /* with its `run`; it also says what is trained, and in which dtypes */
+    const struct ah_signature *signature;
     const char *config; /* (optional) for saving: text of the config.json saved with the weights */
     const struct ah_companions *companions; /* (optional) for saving: files copied unchanged to the folder */
     uint64_t file_bytes; /* most bytes of data in one file, unless a single item is larger; 0: 5e9 */

@@ -425,8 +425,9 @@ int ah_checkpoint_bytes(const struct ah_checkpoint_job *job, struct ah_checkpoin
 {
     enum {
         MANIFEST_BYTES = 64 << 10,
+        /* of each block: lines in the manifest, and rounding to blocks of the disk */
         BLOCK_BYTES = 8 << 10
-    }; /* of each block: lines in the manifest, and rounding to blocks of the disk */
+    };
     struct ah_arena arena = {0};
     struct ah_checkpoint_states states = {0};
     uint64_t bytes = ah_weights_bytes(job->model, job->signature->dtype) + MANIFEST_BYTES +

@@ -97,8 +97,8 @@ struct ah_dataset_file {
     const char *path; /* borrowed until the data set is closed */
     enum ah_dataset_format format;
     unsigned token_bytes; /* 1, 2 or 4 */
-    bool
-        by_values; /* the file does not state its width; values of the other width would not fit the vocabulary */
+    /* the file does not state its width; values of the other width would not fit the vocabulary */
+    bool by_values;
     uint64_t align;       /* as in struct ah_dataset_facts */
     uint64_t first_token; /* its number in the stream */
     uint64_t tokens;      /* at least 1 */

@@ -147,8 +147,7 @@ int ah_lanes_run_both(struct ah_lanes_work *const works[2], const uint64_t repea
     for (int lane = 0; lane < 2 && rc == AH_OK; lane++)
         rc = ah_device_wait(works[lane]->device, works[lane]->lane, tickets[lane], err);
     for (int lane = 0; lane < 2 && rc == AH_OK; lane++)
-        rc = read_spans(works[lane], repeats[lane], spans[lane],
-                        err); /* without the ops of start_together() */
+        rc = read_spans(works[lane], repeats[lane], spans[lane], err); /* without those of start_together() */
     if (rc == AH_OK)
         rc = judge_both(spans, repeats, ret_seconds_each, err);
     free(all);

@@ -53,8 +53,8 @@ struct ah_sampler {
     double warm_s;            /* longest time of a warm-up; 0: 0.25 */
     double budget_s;          /* time for all rounds; 0: no more than samples_min rounds */
     const atomic_int *cancel; /* (optional) if not 0, calls return AH_E_INTERRUPTED */
-    void (*tick)(void *tick_context,
-                 double done); /* (optional) `done` is in 0..1, and never falls during a call */
+    /* (optional) `done` is in 0..1, and never falls during a call */
+    void (*tick)(void *tick_context, double done);
     void *tick_context;
 };
 

@@ -16,9 +16,8 @@ enum {
     AH_WALK_LINES = 16,
     /* most rows of a transposed band: AH_WALK_LINES lines fit a piece */
     AH_WALK_ROWS_MAX = AH_WEIGHTS_PIECE_MAX / AH_WALK_LINES,
-    AH_WALK_ROWS_MIN = 128, /* least rows of a transposed band, if AH_WALK_BAND_MAX allows */
-    AH_WALK_BAND =
-        4 * AH_WEIGHTS_PIECE_MAX, /* most elements of a transposed band, unless its rows are then too few */
+    AH_WALK_ROWS_MIN = 128,                  /* least rows of a transposed band, if AH_WALK_BAND_MAX allows */
+    AH_WALK_BAND = 4 * AH_WEIGHTS_PIECE_MAX, /* most elements of a transposed band, if its rows suffice */
     AH_WALK_BAND_MAX = 64 * AH_WEIGHTS_PIECE_MAX,
 };
 

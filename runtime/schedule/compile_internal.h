@@ -108,8 +108,7 @@ void ah_compile_tensor(struct compile *c, enum ah_tensor_label label, enum ah_la
 /* ---- the stages, in the order in which compile.c calls them ---- */
 
 void ah_compile_positions(struct compile *c); /* positions.c */
-void ah_compile_lanes(
-    struct compile *c); /* lanes.c: ops of the other lanes, with their tensors and staging */
+void ah_compile_lanes(struct compile *c);   /* lanes.c: ops of other lanes, with their tensors and staging */
 void ah_compile_tensors(struct compile *c); /* tensors.c: tensors that compute needs, and persistent ones */
 void ah_compile_host(struct compile *c);    /* tensors.c: host memory */
 

@@ -157,8 +157,8 @@ static const char *group_state(const struct ah_job_group *group)
 static int name_groups(struct ah_job *job, struct ah_arena *arena, struct ah_error *err)
 {
     static const char *const kinds[] = {"embedding", "layer", "head"};
-    size_t counts[2][2] = {
-        {0}}; /* partial layer groups so far, by windowed and by whether the group is lowest */
+    /* partial layer groups so far, by windowed and by whether the group is lowest */
+    size_t counts[2][2] = {{0}};
     for (size_t i = 0; i < job->n_groups; i++) {
         struct ah_job_group *group = &job->groups[i];
         const char *state = group_state(group);

@@ -106,8 +106,8 @@ struct ah_dispatch_memory {
     double capacity[AH_SHARE_RESOURCES];
     uint32_t slots[AH_RINGS];
     struct ah_priority_memory priority_memory;
-    struct ah_grow frozen, order,
-        needed; /* orders of a round and of a run; instances that a run must finish */
+    /* orders of a round and of a run; instances that a run must finish */
+    struct ah_grow frozen, order, needed;
 };
 
 struct ah_sim_run {

@@ -203,9 +203,8 @@ int ah_links_fail(const struct ah_trainer_rank *place, int rc, struct ah_error *
         ah_comm_revoke(place->comm, err ? err : &why);
     if (!ah_comm_fault(place->comm, &culprit, &why) || !why.code || why.code == AH_E_PEER)
         return rc;
-    const bool is_known =
-        /* with AH_E_PEER, the world has already told the caller of the failure */
-        culprit == place->rank && rc != AH_E_PEER;
+    /* with AH_E_PEER, the world has already told the caller of the failure */
+    const bool is_known = culprit == place->rank && rc != AH_E_PEER;
     if (is_known && err)
         why = *err; /* the caller's error says more than the text sent to the others */
     why.code = is_known ? rc : why.code;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures AdamW: parameters per second by number of threads on the host lane, and on the compute lane. Gradients and
- * weights are fp32; or gradients are bf16, and the same pass writes a bf16 weight.
+ * Measures AdamW in parameters per second, on the host lane by number of threads, and on the compute lane. Either
+ * gradients and weights are fp32, or gradients are bf16 and the same pass writes a bf16 weight.
  *
  * bandwidth_share compares AdamW with the memory's bandwidth, which drifts on a shared machine. So every round also
- * times a pass that only moves data, and the share is the median of the ratios within rounds. On the host that pass
- * scales an array in place with as many threads (bandwidth.h); on the device it copies within the arena on the compute
- * lane. Both read as much as they write, about as AdamW does.
+ * times a pass that only moves data, and the share is the median of the ratios within rounds. On the host, that pass
+ * scales an array in place with equally many threads (bandwidth.h). On the device, it copies within the arena on the
+ * compute lane. Both passes read as much as they write, as AdamW nearly does.
  */
 #include "profiler/measure_internal.h"
 
@@ -16,14 +16,14 @@
 
 enum { MOVING, TILE_MAX = 4 << 20, TILE_UNIT = 4096 };
 
-/* On a slow lane, an op takes at most as long as this many blocks. */
+/* The longest time of an op on a slow lane, in blocks. */
 #define SLOW_BLOCKS 10.0
 
 struct adam {
     struct ah_optimizer_layout layout;
     struct ah_optimizer_work kinds[AH_OPTIMIZER_KINDS];
-    unsigned n;                     /* kinds measured */
-    struct ah_bandwidth *bandwidth; /* passes over host memory; NULL: AdamW is compared with copies */
+    unsigned n;                     /* number of kinds measured */
+    struct ah_bandwidth *bandwidth; /* passes over host memory; NULL: AdamW is compared with copies instead */
     struct ah_op copy;
     struct ah_lanes_work copies;
     struct ah_sampler_work works[1 + AH_OPTIMIZER_KINDS]; /* MOVING, then the kinds */
@@ -37,7 +37,7 @@ static int run_scale(void *context, uint64_t repeats, double *ret_seconds, struc
     return ah_bandwidth_run(context, AH_MEMORY_SCALE, repeats, ret_seconds, err);
 }
 
-/* Finds the parameters of one op: TILE_MAX, or fewer if that takes too long. */
+/* Finds the number of parameters of one op: TILE_MAX, or fewer if an op would take too long. */
 static int find_tile(const struct ah_measure *measure, struct ah_device *device, struct adam *adam,
                      uint64_t *ret_tile, struct ah_error *err)
 {
@@ -83,7 +83,7 @@ static int build_works(const struct ah_measure *measure, struct ah_device *devic
     return AH_OK;
 }
 
-/* Returns the median over rounds of the ratio of AdamW's bytes per second to those of the pass that only moves data. */
+/* Returns the median over rounds of AdamW's bytes per second, relative to those of the pass that only moves data. */
 static double share_of(const struct adam *adam, unsigned kind)
 {
     const struct ah_sampler_series *steps = &adam->series[1 + kind];
@@ -113,7 +113,7 @@ static void store_rates(struct ah_measure *measure, const struct adam *adam)
     }
 }
 
-/* Measures one device, with `threads` on the lane that runs AdamW. */
+/* Measures AdamW on one side, with `threads` threads on its lane. */
 static int measure_side(struct ah_measure *measure, enum ah_side side, unsigned threads,
                         struct ah_bandwidth *bandwidth, struct ah_error *err)
 {
@@ -149,7 +149,7 @@ static int measure_side(struct ah_measure *measure, enum ah_side side, unsigned 
     return rc;
 }
 
-/* Returns all processors; with a GPU, one core is left for the thread that enqueues (cuda/near.h). */
+/* Returns the largest number of threads: all processors; with a GPU, all cores but one, for enqueuing (cuda/near.h). */
 static unsigned most_threads(const struct ah_measure *measure)
 {
     const unsigned cores = measure->topology.cores;
@@ -172,7 +172,7 @@ int ah_adam_measure(struct ah_measure *measure, struct ah_error *err)
     ah_measure_sets(measure, (unsigned)n + 1);
     for (size_t i = 0; i < n && rc == AH_OK; i++)
         rc = measure_side(measure, AH_HOST, counts[i], bandwidth, err);
-    bool shared = measure->info.kind == AH_DEVICE_CPU; /* device and host have the same memory */
+    bool shared = measure->info.kind == AH_DEVICE_CPU; /* device and host use the same memory */
     if (rc == AH_OK)
         rc = measure_side(measure, AH_DEVICE, measure->compute_threads, shared ? bandwidth : NULL, err);
     return rc;

@@ -2,9 +2,9 @@
  *
  * Passes over large arrays. bandwidth.h says which bytes are counted.
  *
- * A kernel is written once in plain C and compiled for each instruction set. Its loops are simple enough for any
- * compiler to vectorise. They mix in a key, so that they do not become memcpy() or memset(), whose streaming stores
- * would change what "write" and "copy" mean.
+ * Kernels are written once in plain C and compiled for each instruction set. Their loops are simple enough for any
+ * compiler to vectorise. A key is mixed in, so that no loop becomes memcpy() or memset(), whose streaming stores would
+ * change the meaning of "write" and "copy".
  */
 #include "profiler/bandwidth.h"
 
@@ -28,14 +28,14 @@ enum { SLICE = AH_BANDWIDTH_SLICE_BYTES, WORDS = SLICE / 8, ARRAYS = 2, SKEW = 5
 struct ah_bandwidth {
     unsigned char *maps[ARRAYS]; /* owned; map_bytes each */
     uint64_t map_bytes;
-    unsigned char *arrays[ARRAYS]; /* where the slices begin */
-    uint64_t slices;               /* of one array */
-    uint64_t cursor;               /* the slice at which the next pass continues */
+    unsigned char *arrays[ARRAYS]; /* the beginning of each array's slices */
+    uint64_t slices;               /* number of slices of one array */
+    uint64_t cursor;               /* the slice at which the next pass begins */
     struct ah_pool *pool;
     const struct ah_bandwidth_kernels *kernels;
     enum ah_isa isa;
     atomic_uint gathered; /* number of participants that are awake */
-    cpu_set_t caller;     /* affinity of the caller before it was pinned */
+    cpu_set_t caller;     /* the caller's affinity before it was pinned */
     bool pinned;
 };
 
@@ -47,7 +47,7 @@ uint64_t ah_bandwidth_slice_bytes(enum ah_memory_pattern pattern)
 struct pass {
     struct ah_bandwidth *bandwidth;
     enum ah_memory_pattern pattern;
-    uint64_t first; /* the slice that chunk 0 passes over */
+    uint64_t first; /* the slice of chunk 0 */
 };
 
 static void run_slice(void *context, size_t chunk, unsigned worker)
@@ -63,7 +63,7 @@ static void run_slice(void *context, size_t chunk, unsigned worker)
         bandwidth->kernels->run[pass->pattern](a, bandwidth->arrays[1] + offset, WORDS);
 }
 
-/* Keeps a participant waiting until all are awake, or for GATHER_NS. */
+/* Makes a participant wait until all are awake, but no longer than GATHER_NS. */
 static void wait_for_all(void *context, size_t chunk, unsigned worker)
 {
     struct ah_bandwidth *bandwidth = context;
@@ -80,7 +80,7 @@ static unsigned char *map_array(uint64_t bytes)
     void *array = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (array == MAP_FAILED)
         return NULL;
-    madvise(array, bytes, MADV_HUGEPAGE); /* only a hint */
+    madvise(array, bytes, MADV_HUGEPAGE); /* a hint that the kernel may ignore */
     return array;
 }
 
@@ -131,7 +131,7 @@ int ah_bandwidth_use(struct ah_bandwidth *bandwidth, unsigned threads, const int
     struct ah_pool_options options = {.threads = threads, .cpus = cpus};
     int rc = ah_pool_new(&bandwidth->pool, &options, err);
     if (rc == AH_OK)
-        ah_threads_pin(cpus[0]); /* if it is refused, only speed suffers */
+        ah_threads_pin(cpus[0]); /* a refusal only costs speed */
     return rc;
 }
 
@@ -141,7 +141,7 @@ int ah_bandwidth_run(struct ah_bandwidth *bandwidth, enum ah_memory_pattern patt
     struct pass pass = {bandwidth, pattern, bandwidth->cursor};
     if (slices == 0 || slices > UINT32_MAX - 1)
         return ah_error_set(err, AH_E_FAILED, "a pass over %llu slices", (unsigned long long)slices);
-    /* on a busy processor, waking a worker may take longer than a pass */
+    /* waking a worker may take longer than a pass if the processor is busy */
     atomic_store(&bandwidth->gathered, 0);
     ah_pool_run(bandwidth->pool, wait_for_all, bandwidth, ah_pool_threads(bandwidth->pool));
     uint64_t begin_ns = ah_threads_now_ns();

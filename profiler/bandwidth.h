@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bandwidth: the host's memory bandwidth in simple passes of pinned threads over large arrays.
+ * Bandwidth: measures the host's memory bandwidth by simple passes of pinned threads over large arrays.
  *
- * There are two arrays, on huge pages if the kernel grants them, written once so that their pages exist. A pass
- * continues at the slice where the last pass stopped and returns to a slice only after the whole array, so a cache
- * helps only if the array fits it. Loads and stores are ordinary, so the processor reads a line before it writes it;
- * only bytes that the program reads and writes are counted:
+ * There are two arrays, on huge pages if the kernel grants them, and written once so that their pages exist. A pass
+ * continues where the last pass stopped, and returns to a slice only after the rest of the array. So a cache helps only
+ * if it is as large as the array. Loads and stores are ordinary, so the processor reads each line before it writes it.
+ * Only the bytes that the program itself reads and writes are counted:
  *
  *     read   8 bytes of each word (exclusive or)      bytes = n
  *     write  a number to each word                    bytes = n
  *     copy   one array to the other                   bytes = 2 n
- *     scale  x = a * x in place, fp32                 bytes = 2 n: the pattern of an optimizer
+ *     scale  x = a * x in place, fp32                 bytes = 2 n; an optimizer's pattern
  *
  *     rc = ah_bandwidth_new(&bandwidth, 1 << 30, err);
  *     rc = ah_bandwidth_use(bandwidth, 2, cpus, err);    // pins the calling thread
@@ -31,18 +31,18 @@ struct ah_bandwidth;
 
 enum { AH_BANDWIDTH_SLICE_BYTES = 4 << 20 };
 
-/* Makes two arrays of `array_bytes` each, rounded up to whole slices. AH_E_MEMORY if there is no room. */
+/* Makes two arrays of `array_bytes` each, rounded up to whole slices. AH_E_MEMORY: there is no room for them. */
 int ah_bandwidth_new(struct ah_bandwidth **ret_bandwidth, uint64_t array_bytes, struct ah_error *err);
 
-/* Lets further passes use `threads` threads pinned to cpus[0..threads-1]; the caller is the first. AH_E_USAGE for no
- * thread or more than AH_BANDWIDTH_THREADS_MAX. */
+/* Makes later passes use `threads` threads pinned to cpus[0..threads-1], of which the caller is the first. AH_E_USAGE:
+ * no thread, or more than AH_BANDWIDTH_THREADS_MAX. */
 enum { AH_BANDWIDTH_THREADS_MAX = 4096 };
 int ah_bandwidth_use(struct ah_bandwidth *bandwidth, unsigned threads, const int *cpus, struct ah_error *err);
 
-/* Ends the threads and gives the caller its processors back. */
+/* Ends the threads, and restores the caller's affinity. */
 void ah_bandwidth_rest(struct ah_bandwidth *bandwidth);
 
-/* Passes over `slices` slices of AH_BANDWIDTH_SLICE_BYTES, of each array that the pattern uses. */
+/* Passes over `slices` slices of AH_BANDWIDTH_SLICE_BYTES each, in every array of the pattern. */
 int ah_bandwidth_run(struct ah_bandwidth *bandwidth, enum ah_memory_pattern pattern, uint64_t slices,
                      double *ret_seconds, struct ah_error *err);
 

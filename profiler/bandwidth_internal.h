@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels of bandwidth.c, compiled for each instruction set: a pass over `words` words of 8 bytes of arrays `a` and
- * `b`, for each enum ah_memory_pattern.
+ * The kernels of bandwidth.c, compiled for each instruction set. Each is a pass over `words` words of 8 bytes in arrays
+ * `a` and `b`, for one enum ah_memory_pattern.
  */
 #ifndef AH_PROFILER_BANDWIDTH_INTERNAL_H
 #define AH_PROFILER_BANDWIDTH_INTERNAL_H

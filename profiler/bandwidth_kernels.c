@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The passes of bandwidth.c except scaling, which is a kernel of the CPU device. Each body is inlined into one function
- * per instruction set, where the compiler vectorises it for that set.
+ * per instruction set, and is vectorised there by the compiler.
  *
  * Arrays always hold floats in [1, 2), because denormals and NaNs are slow on some processors.
  */
@@ -9,11 +9,11 @@
 
 #include <stdint.h>
 
-#define ONES UINT64_C(0x3f8000003f800000) /* two floats, 1 each */
-#define LOW  UINT64_C(0x000007ff000007ff) /* bits of their mantissas */
+#define ONES UINT64_C(0x3f8000003f800000) /* two floats of value 1 */
+#define LOW  UINT64_C(0x000007ff000007ff) /* low bits of their mantissas */
 
-/* Words of two cache lines, and how far ahead a pass prefetches: a core's own prefetching does not use all bandwidth.
- * Prefetching beyond the end of an array is harmless. */
+/* STEP: words in two cache lines. AHEAD_BYTES: how far ahead a pass prefetches, since a core's own prefetching does not
+ * reach the full bandwidth. Prefetching beyond the end of an array is harmless. */
 enum { STEP = 16, AHEAD_BYTES = 1024 };
 
 #define BODY static inline __attribute__((always_inline)) void

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lanes beside each other: measures the share of its rate that each part keeps while another part works all the time.
+ * Lanes beside each other: measures what fraction of its rate each part keeps while another part works all the time.
  *
- * A round runs each part by itself and then each pair at once. A share is the part's time per op by itself, divided by
- * its time per op in the pair, both from one round. The link's latency is subtracted, because shares are of rates.
- * While a pair runs, only the time in which both worked counts (measure_lanes.c), so neither has to outlast the other.
- * Each pair gives both of its shares.
+ * A round runs each part alone, then each pair of parts at once. The fraction is a part's time per op alone, divided by
+ * its time per op in the pair, both from the same round. The link's latency is subtracted from both times, because the
+ * fraction is one of rates. In a pair, only the time in which both parts worked counts (measure_lanes.c), so neither
+ * has to outlast the other. Each pair gives two fractions.
  *
- * Other users of the machine slow one part or both. If a part stalls because it has no processor, the other part has
- * the memory to itself, and its share becomes too large. So each run is made CALM_OF times in a row. For a part by
- * itself, the fastest run counts; for a pair, the run in which the sum of both shares is largest.
+ * Other users of the machine slow one part or both. If a part lacks a processor and stalls, the other part does not
+ * share the memory, and its fraction becomes too large. So each run is made CALM_OF times in a row. Of a part alone,
+ * the fastest run counts; of a pair, the run with the largest sum of both fractions.
  *
  *     compute    one product of the first shape, bf16 if the device has it
  *     h2d, d2h   copies through separate regions
@@ -29,30 +29,30 @@ enum {
     COPIES_MAX = 16,
     TRIES = 8,
     CALM_OF = 3,
-    RUNS = CALM_OF * (PARTS + PAIRS), /* runs per round */
+    RUNS = CALM_OF * (PARTS + PAIRS), /* number of runs in a round */
     COPY_UNIT = 64 << 10,
     TILE_UNIT = 4096,
 };
 
-/* A part runs for the time of BLOCKS blocks, in ops of about a block each; a slow part for fewer. */
+/* How long a part runs, in ops of about a block each: BLOCKS, or fewer for a slow part. */
 #define BLOCKS       6
 #define BLOCKS_LEAST 2
 
 struct stand {
     struct ah_device *device;
     uint64_t arena_bytes[AH_ARENA_KINDS];
-    struct ah_optimizer_layout layout; /* at the beginning of the host's arenas */
+    struct ah_optimizer_layout layout; /* begins where the host's arenas begin */
     struct ah_ref operands;            /* three operands of place_bytes each */
     uint64_t place_bytes;
     struct ah_ref regions[2][2]; /* [direction][0: dst, 1: src] */
-    uint64_t region_bytes;       /* size of a region, by direction */
+    uint64_t region_bytes;       /* by direction: size of a region */
 
     struct ah_op product;
     struct ah_op copies[2][COPIES_MAX];
     struct ah_optimizer_work adam;
     struct ah_lanes_work lanes[PARTS]; /* by enum ah_part */
     uint64_t repeats[PARTS];
-    double latency_s[PARTS]; /* latency per op, from the fitted links; 0 if there is none */
+    double latency_s[PARTS]; /* latency per op, from the fitted links; 0 for parts other than copies */
     struct ah_sampler_series series[SHARES];
 };
 
@@ -136,7 +136,7 @@ static void build_adam(struct stand *stand, uint64_t tile)
     stand->lanes[AH_PART_HOST_ADAM] = stand->adam.lane;
 }
 
-/* Finds how many units make an op last about `block_s`, by timing an op of `units`. */
+/* Finds how many units an op needs to last about `block_s`. The lane's op must have `units`, and is timed once. */
 static int fit_op(struct ah_lanes_work *lane, double block_s, uint64_t units, uint64_t most,
                   uint64_t multiple, uint64_t *ret_units, struct ah_error *err)
 {
@@ -189,14 +189,14 @@ static int build_lanes(const struct ah_measure *measure, struct stand *stand, st
     return rc;
 }
 
-/* Returns the time that each run may take so that the least number of rounds fits into the part's time. */
+/* Returns the longest time of a run with which the least number of rounds fits into the part's time. */
 static double affordable_s(const struct ah_measure *measure)
 {
     return measure->part_s / (measure->limits->samples_min * RUNS);
 }
 
-/* Sets the number of each part's ops so that all parts run equally long: as long as the slowest part needs for BLOCKS
- * ops, or for BLOCKS_LEAST if that is too long. */
+/* Sets the number of each part's ops so that all parts run for the same time. The target time is that of BLOCKS ops of
+ * the slowest part or, if that is too long, of BLOCKS_LEAST. */
 static int settle_repeats(const struct ah_measure *measure, const struct ah_sampler *sampler,
                           struct stand *stand, struct ah_error *err)
 {
@@ -216,8 +216,8 @@ static int settle_repeats(const struct ah_measure *measure, const struct ah_samp
     return AH_OK;
 }
 
-/* Runs the pair's lanes at once. If they did not overlap, tries again with twice as many ops: on a busy machine one
- * lane may be done before the other gets a processor. */
+/* Runs the two lanes of a pair at once. On a busy machine, one lane may be done before the other gets a processor. So
+ * if the lanes did not overlap, tries again with twice as many ops. */
 static int run_pair(struct stand *stand, int a, int b, double ret_seconds_each[2], struct ah_error *err)
 {
     struct ah_lanes_work *const works[2] = {&stand->lanes[a], &stand->lanes[b]};
@@ -233,7 +233,7 @@ static int run_pair(struct stand *stand, int a, int b, double ret_seconds_each[2
     return rc;
 }
 
-/* Returns the share of its rate that `part` keeps, from its times per op by itself and in a pair. */
+/* Returns what fraction of its rate `part` keeps, from its times per op alone and in a pair. */
 static double share_kept(const struct stand *stand, int part, double alone_s, double beside_s)
 {
     double latency_s = stand->latency_s[part];
@@ -242,7 +242,7 @@ static double share_kept(const struct stand *stand, int part, double alone_s, do
     return (alone_s - latency_s) / (beside_s - latency_s);
 }
 
-/* Measures a part by itself: time per op of the fastest run. */
+/* Measures a part alone. The result is the time per op in the fastest run. */
 static int run_alone(struct stand *stand, int part, double *ret_each_s, struct ah_error *err)
 {
     double fastest_s = INFINITY;
@@ -257,7 +257,7 @@ static int run_alone(struct stand *stand, int part, double *ret_each_s, struct a
     return rc;
 }
 
-/* Measures a pair: shares of the run in which their sum is largest, given each part's time by itself. */
+/* Measures a pair, given each part's time alone. The results are the fractions of the run with the largest sum. */
 static int run_calmly(struct stand *stand, int a, int b, const double alone_s[PARTS], double ret_shares[2],
                       struct ah_error *err)
 {
@@ -278,7 +278,7 @@ static int run_calmly(struct stand *stand, int a, int b, const double alone_s[PA
     return AH_OK;
 }
 
-/* Runs one round: for each pair (a < b) in turn, `ret_shares` gets the shares that a and b keep. */
+/* Runs one round. `ret_shares` gets, for each pair (a < b) in turn, the fractions of their rates that a and b keep. */
 static int round_of_shares(void *context, double *ret_shares, struct ah_error *err)
 {
     struct stand *stand = context;

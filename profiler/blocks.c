@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures a model's blocks on the compute lane: forward of every group, and backward of every group under each config
- * of activations, by number of compute threads.
+ * Measures a model's blocks on the compute lane: forward of every group, and its backward under each config of
+ * activations, by number of compute threads.
  *
- * They are measured in cycles (cycle_internal.h), not one by one, because a pass of training begins when another pass
- * ends, with its operands in memory rather than in a cache. A sample is one cycle, or as many as take SAMPLE_S; it
- * gives each pass the mean time over all layers that did the pass. A pass lasts from the end of the pass before to its
- * own end, including the gaps between its ops.
+ * Blocks are measured in cycles (cycle_internal.h), because a pass of training begins when another pass ends, with its
+ * operands in memory rather than in a cache. A sample is one cycle, or as many as take SAMPLE_S. Its value for a kind
+ * of pass is the mean time over all layers with that pass. A pass lasts from the end of the previous pass to its own
+ * end, including the gaps between its ops.
  *
  * If blocks are slow, a cycle has fewer layers, and there are fewer samples than in other parts, but at least
- * limits->block_rounds: a sample of seconds is already a mean of many passes.
+ * limits->block_rounds. That is enough, since a sample of seconds is already a mean of many passes.
  */
 #include "profiler/cycle_internal.h"
 #include "profiler/lanes_internal.h"
@@ -25,16 +25,17 @@
 
 enum { COUNTS_MAX = 64, OPS_MAX = 1 << 14, SERIES_EACH = 1 + AH_ACTIVATIONS_WAYS };
 
-/* The measurement with one number of threads. */
+/* The measurement for one number of threads. */
 struct bench {
     const struct ah_job *job;
     struct ah_cycle cycle;
     struct ah_device *device;
-    struct ah_submission *submissions; /* submissions of a cycle, `repeats` times */
+    /* those of a cycle, repeated for as many cycles as a sample may have */
+    struct ah_submission *submissions;
     struct ah_span *spans;
     size_t n_ops;     /* number of submissions */
-    uint64_t repeats; /* cycles of a sample */
-    size_t *column;   /* index of the series, by group x SERIES_EACH: forward, then backward by config */
+    uint64_t repeats; /* number of cycles in a sample */
+    size_t *column;   /* by group x SERIES_EACH (forward, then backward by config): index of the series */
     struct ah_sampler_series series[AH_SAMPLER_WIDTH_MAX];
     size_t width;
 };
@@ -62,7 +63,7 @@ static int submit(struct bench *bench, size_t n, struct ah_error *err)
     return AH_OK;
 }
 
-/* Takes a sample: mean seconds of each kind of pass. */
+/* Takes a sample: the mean seconds of each kind of pass. */
 static int run_sample(void *context, double *ret_values, struct ah_error *err)
 {
     struct bench *bench = context;
@@ -88,7 +89,7 @@ static int run_sample(void *context, double *ret_values, struct ah_error *err)
 
 /* ---- setting up ---- */
 
-/* Gives each kind of pass that occurs a number. */
+/* Numbers the kinds of passes that occur. */
 static int number_series(struct bench *bench, struct ah_error *err)
 {
     size_t n = bench->job->n_groups * SERIES_EACH;
@@ -140,7 +141,7 @@ static int open_device(const struct ah_measure *measure, unsigned threads, struc
     return rc ? rc : ah_cycle_fill(&bench->cycle, bench->device, err);
 }
 
-/* Notes the memory that these blocks need outside the device's arena: plans keep it free. */
+/* Records the memory that these blocks need outside the device's arena, so that plans leave it free. */
 static void keep_reserve(struct ah_measure *measure, const struct ah_device *device)
 {
     uint64_t *most = &measure->machine->device.reserve_bytes;
@@ -149,7 +150,7 @@ static void keep_reserve(struct ah_measure *measure, const struct ah_device *dev
         *most = bytes;
 }
 
-/* Runs one cycle to warm up, and another to find how many make a sample; `ret_seconds` is a sample's time. */
+/* Runs one cycle to warm up, and another to find the number of cycles in a sample. `ret_seconds` is a sample's time. */
 static int settle_repeats(struct bench *bench, double *ret_seconds, struct ah_error *err)
 {
     const size_t n_ops = bench->cycle.n_ops;
@@ -177,7 +178,7 @@ static void release_bench(struct bench *bench)
 
 /* ---- limits ---- */
 
-/* Lists the thread counts with which products were measured, ascending: plans choose among these. */
+/* Lists the thread counts with which products were measured, in ascending order. Plans choose among these. */
 static size_t thread_counts(const struct ah_measure *measure, unsigned ret_counts[COUNTS_MAX])
 {
     const struct ah_machine *machine = measure->machine;
@@ -207,8 +208,8 @@ static double flops_per_s(const struct ah_machine *machine, enum ah_dtype dtype,
     return best;
 }
 
-/* Returns how many layers to use: by the rates of products, few enough for the rounds to fit into the budget, but
- * enough for all configs of activations. */
+/* Returns the number of layers to use: by the rates of products, few enough for the rounds to fit the budget, but at
+ * least one for each config of activations. */
 static uint64_t layers_for(const struct ah_measure *measure, unsigned threads, double budget_s)
 {
     const struct ah_job *job = measure->options->job;
@@ -231,7 +232,7 @@ static uint64_t bytes_for(const struct ah_measure *measure)
 
 /* ---- entries of the document ---- */
 
-/* Returns the entry for a program and a number of threads, which may be a new entry. The list has room. */
+/* Returns the entry for a program and a number of threads. If there is none, adds one; the list has room. */
 static struct ah_machine_block *entry_for(struct ah_machine *machine, const char *program_sha256,
                                           uint64_t threads)
 {
@@ -287,8 +288,7 @@ static int keep_group(struct ah_measure *measure, const struct bench *bench, siz
     return rc;
 }
 
-/* Replaces the machine's list by one with room for `more` entries. If a document cannot have that many, drops the
- * oldest entries. */
+/* Makes a list with room for `more` entries. If a document could not have all entries, drops the oldest. */
 static int make_room(struct ah_measure *measure, size_t more, struct ah_error *err)
 {
     struct ah_machine *machine = measure->machine;

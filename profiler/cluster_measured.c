@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Numbers (1) to (3) refer to the rules in the header.
+ * (1) to (3) are the rules in the header.
  */
 #include "profiler/cluster_measured.h"
 
@@ -27,8 +27,8 @@ struct making {
     struct ah_arena *arena;
     struct ah_cluster *cluster;
     struct ah_profile_rank *ranks; /* by host */
-    size_t *firsts;                /* by type: its first host */
-    uint64_t *n_of;                /* by type: its hosts */
+    size_t *firsts;                /* by type: its first host's number */
+    uint64_t *n_of;                /* by type: its number of hosts */
 };
 
 static const struct ah_machine *machine_of(const struct making *making, size_t host)
@@ -38,7 +38,7 @@ static const struct ah_machine *machine_of(const struct making *making, size_t h
 
 /* ---- (1) ranks ---- */
 
-/* Counts the ranks of all hosts that are the same machine as this one. */
+/* Counts the ranks of all hosts on the same machine as this one. */
 static uint64_t ranks_on_machine(const struct ah_cluster_measured *measured, size_t host)
 {
     uint64_t n = 0;
@@ -112,7 +112,7 @@ static const char *new_type_name(const struct making *making, const char *base)
     return name;
 }
 
-/* Finds the type of the host's ranks: an earlier host's or a new type. `ret_type`: its number. */
+/* Finds the type of the host's ranks: that of an earlier host, or a new one. `ret_type` is its number. */
 static int find_type(struct making *making, size_t host, size_t *ret_type, struct ah_error *err)
 {
     struct ah_cluster *cluster = making->cluster;
@@ -141,7 +141,7 @@ static double mean_of(double mean, double value, double n)
     return mean + (value - mean) / n;
 }
 
-/* Adds the n-th host to a type. */
+/* Updates a type for the n-th of its hosts. */
 static void add_to_type(struct ah_cluster_gpu *type, const struct ah_cluster_gpu *gpu, double n)
 {
     type->memory_bytes = gpu->memory_bytes < type->memory_bytes ? gpu->memory_bytes : type->memory_bytes;
@@ -154,7 +154,7 @@ static void add_to_type(struct ah_cluster_gpu *type, const struct ah_cluster_gpu
 
 /* ---- nodes ---- */
 
-/* Returns the host's name as a valid node id; with a number if an earlier node has that id. */
+/* Returns the host's name as a valid id of a node, with a number added if an earlier node has that id. */
 static const char *node_id(const struct making *making, size_t host)
 {
     const struct ah_cluster *cluster = making->cluster;
@@ -181,7 +181,7 @@ static int add_node(struct making *making, size_t host, const char *gpu, struct 
     const struct ah_measured_host *given = &making->measured->hosts[host];
     const struct ah_machine *machine = machine_of(making, host);
     const struct ah_profile_rank *rank = &making->ranks[host];
-    const double share = (double)given->slots / (double)rank->ranks; /* share of the machine */
+    const double share = (double)given->slots / (double)rank->ranks; /* this host's fraction of the machine */
     const char *id = node_id(making, host);
     if (!id)
         return ah_error_memory(err);
@@ -193,7 +193,7 @@ static int add_node(struct making *making, size_t host, const char *gpu, struct 
         .intra_latency_us = rank->link_latency_us,
         .host_memory_bytes = rank->host_memory_bytes / rank->ranks * given->slots,
         .host_memory_bytes_per_s = rank->host_bytes_per_s * share,
-        .host_link_bytes_per_s = rank->host_link_bytes_per_s, /* already per rank */
+        .host_link_bytes_per_s = rank->host_link_bytes_per_s, /* already for one rank */
         .disk_bytes_per_s = machine->disk ? machine->disk->read_bytes_per_s.median * share : 0};
     return AH_OK;
 }
@@ -211,7 +211,7 @@ static int add_host(struct making *making, size_t host, struct ah_error *err)
 
 /* ---- (3) links ---- */
 
-/* Sets the card to the node's best link: among links between machines, or among all. */
+/* Sets the card to the node's best links: all links count or, if `between`, only those between machines. */
 static void fill_nic(const struct making *making, size_t host, bool between)
 {
     const struct ah_cluster_measured *measured = making->measured;
@@ -249,7 +249,7 @@ static int add_pairs(struct making *making, struct ah_error *err)
             pairs[n++] = (struct ah_cluster_pair){cluster->nodes[link->a].id, cluster->nodes[link->b].id,
                                                   link->link.bytes_per_s, link->link.latency_us};
     }
-    cluster->pairs = pairs; /* set last, because every pair is judged without pairs */
+    cluster->pairs = pairs; /* set last, because each pair is judged as if no pairs were listed */
     cluster->n_pairs = n;
     return n <= PAIRS_MAX
                ? AH_OK
@@ -261,7 +261,7 @@ static int add_pairs(struct making *making, struct ah_error *err)
 
 /* ---- names ---- */
 
-/* Makes a name such as "a+b+5-more". */
+/* Makes the cluster's name from its nodes, such as "a+b+5-more". */
 static int name_cluster(struct making *making, struct ah_error *err)
 {
     const struct ah_cluster *cluster = making->cluster;
@@ -299,7 +299,7 @@ static int fill_sources(struct making *making, struct ah_error *err)
     return AH_OK;
 }
 
-/* Gives each type with a single host the digest of that host's profile. */
+/* Sets, for each type with a single host, the digest of that host's profile. */
 static int name_profiles(struct making *making, struct ah_error *err)
 {
     int rc = AH_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Builds a cycle's blocks, memory places and ops. See cycle_internal.h.
+ * Makes the blocks, memory places and ops of a cycle (cycle_internal.h).
  */
 #include "profiler/cycle_internal.h"
 
@@ -32,7 +32,7 @@ static uint64_t data_bytes(const struct ah_job *job, size_t data)
     return bytes[data];
 }
 
-/* Finds the datum of this name; AH_CYCLE_DATA for a name that only data sets with documents have. */
+/* Returns the datum with this name. AH_CYCLE_DATA stands for names that only data sets with documents have. */
 static size_t data_named(const char *name)
 {
     size_t data = 0;
@@ -100,7 +100,7 @@ static void lay_out_layers(struct ah_cycle *cycle, uint64_t layers)
 
 /* ---- ops ---- */
 
-/* Finds where the homes of a block are. */
+/* Finds the memory of each home of a block. */
 static void find_homes(const struct ah_cycle *cycle, size_t block, struct ah_ref ret_homes[AH_HOMES])
 {
     const struct ah_cycle_block *it = &cycle->blocks[block];
@@ -134,7 +134,7 @@ static struct ah_op bind_op(const struct ah_cycle *cycle, const struct ah_progra
     return op;
 }
 
-/* Makes room for one more item, by doubling `room`. */
+/* Makes room for one more item; if there is none, doubles `room`. */
 static int grow_items(void **items, size_t n, size_t *room, size_t bytes, struct ah_error *err)
 {
     size_t wanted = *room ? 2 * *room : 64;
@@ -158,7 +158,7 @@ static int push_op(struct ah_cycle *cycle, const struct ah_op *op, struct ah_err
     return rc;
 }
 
-/* Appends a program's ops; consecutive ops with equal `times` are the body of a loop. */
+/* Appends a program's ops. Consecutive ops with the same `times` > 1 are the body of a loop. */
 static int bind_program(struct ah_cycle *cycle, size_t block, const struct ah_program *program,
                         struct ah_error *err)
 {
@@ -211,7 +211,7 @@ static int bind_turn(struct ah_cycle *cycle, unsigned turn, struct ah_error *err
     return rc;
 }
 
-/* Returns how many turns it takes until every group has had all its configs of activations. */
+/* Returns the number of turns in which every group has each of its configs of activations. */
 static unsigned turns_of(const struct ah_job *job, uint64_t layers)
 {
     for (size_t g = 0; g < job->n_groups; g++)

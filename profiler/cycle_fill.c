@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fills a cycle with values like those at the start of a run, if they affect time. Matrices get small numbers of both
- * signs, so that nothing becomes infinite, subnormal or equal; gains are 1, biases 0, tokens from the whole vocabulary.
+ * Fills a cycle with values like those at the start of a run, as far as values affect time. Matrices get small numbers
+ * of both signs, so that none become infinite, subnormal or equal. Gains are 1, biases 0, tokens of the whole
+ * vocabulary.
  */
 #include "profiler/cycle_internal.h"
 
@@ -11,13 +12,13 @@
 
 #include <string.h>
 
-#define MATRIX_MOST 0.035f /* bound of uniform numbers, whose deviation is then 0.02 */
+#define MATRIX_MOST 0.035f /* bound of uniform numbers with deviation 0.02 */
 #define ANGLE       0.7071068f
 
 struct filler {
     const struct ah_cycle *cycle;
     struct ah_device *device;
-    unsigned char *stage; /* AH_LANES_STAGE_BYTES that the host may write */
+    unsigned char *stage; /* AH_LANES_STAGE_BYTES of host memory */
     uint64_t state;
     struct ah_error *err;
 };
@@ -28,7 +29,7 @@ static uint32_t next(struct filler *filler)
     return (uint32_t)(filler->state >> 32);
 }
 
-/* Copies the stage to `bytes` at `ref`, repeating it as needed. */
+/* Copies the stage to `bytes` at `ref`, as often as needed. */
 static int send_stage(struct filler *filler, struct ah_ref ref, uint64_t bytes)
 {
     int rc = AH_OK;
@@ -67,7 +68,7 @@ static void stage_random(struct filler *filler, enum ah_dtype dtype)
     }
 }
 
-/* Sends the matrices of every block if `matrices`, otherwise the gains. */
+/* Sends the matrices of every block if `matrices`, else the gains. */
 static int send_weights(struct filler *filler, bool matrices)
 {
     const struct ah_job *job = filler->cycle->job;
@@ -87,7 +88,7 @@ static int send_weights(struct filler *filler, bool matrices)
     return rc;
 }
 
-/* Sends indices below the vocabulary; they repeat after a stage. */
+/* Sends indices below the vocabulary. They repeat after the size of a stage. */
 static int send_indices(struct filler *filler, enum ah_cycle_datum datum)
 {
     const struct ah_job *job = filler->cycle->job;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Disk: measures sequential writing until the data is on the device, and reading it back from the device.
+ * Disk: measures sequential writes until the data are on the device, and sequential reads from the device.
  *
- * The file has no name (O_TMPFILE, or a name that is removed at once), so that it never remains. A sample is one chunk:
- * written with O_DIRECT and fdatasync()ed, later read with O_DIRECT. On a file system without O_DIRECT, the chunk is
- * dropped from the page cache before it is read. All chunks are written before the first is read. A cache inside the
- * device may still help.
+ * The file has no name (O_TMPFILE, or a name that is removed at once), so it never remains. A sample is one chunk,
+ * written with O_DIRECT and fdatasync()ed, and later read with O_DIRECT. On a file system without O_DIRECT, the chunk
+ * is dropped from the page cache before the read. All chunks are written before the first is read. A cache inside the
+ * device may still make reads faster.
  */
 #include "profiler/measure_internal.h"
 
@@ -28,10 +28,10 @@ enum { UNIT = 1 << 20, CHUNK_MAX = 64 << 20, ALIGN = 4096 };
 struct disk {
     int file;
     bool direct;
-    unsigned char *bytes; /* owned; `chunk` of them */
+    unsigned char *bytes; /* owned; the bytes of one chunk */
     uint64_t chunk;
     uint64_t chunks; /* number of chunks in the file */
-    uint64_t next;   /* number of the next chunk */
+    uint64_t next;   /* index of the next chunk */
 };
 
 static const char *folder_of(const struct ah_measure *measure)
@@ -120,7 +120,7 @@ static int read_round(void *context, double *ret_seconds, struct ah_error *err)
     return rc;
 }
 
-/* Returns the bytes that the file may have: the limit, but at most a tenth of the free space. */
+/* Returns the largest size of the file: the limit, or a tenth of the free space if that is less. */
 static uint64_t file_bytes(const struct ah_measure *measure, const char *folder)
 {
     struct statvfs fs;
@@ -130,7 +130,7 @@ static uint64_t file_bytes(const struct ah_measure *measure, const char *folder)
     return most;
 }
 
-/* Chooses a chunk size with which samples_min chunks fit the file and are written in a third of the disk's time. */
+/* Chooses the size of chunks: samples_min chunks must fit the file, and be written in a third of the disk's time. */
 static int size_chunks(struct ah_measure *measure, const char *folder, struct disk *disk,
                        struct ah_error *err)
 {

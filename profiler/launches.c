@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Launches: measures the least time that an op of the compute lane takes, however little work it has.
+ * Launches: measures the least time of an op on the compute lane, however little work it has.
  *
- * Ops of ELEMENTS elements are submitted as a run submits the ops of a block's pass: an array at a time, joined.
- * Submitting continues while the lane works, so the slower of the two is measured.
+ * Ops of ELEMENTS elements are submitted like the ops of a block's pass in a run: an array at a time, joined.
+ * Submitting continues while the lane works, so the slower of submitting and working is measured.
  */
 #include "profiler/lanes_internal.h"
 #include "profiler/measure_internal.h"

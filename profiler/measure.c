@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the parts of a profile share: samplers with budgets, progress that never falls, sentences about noise, and
+ * Shared by the parts of a profile: samplers with budgets, progress that never falls, sentences about noise, and
  * devices opened with equal options.
  */
 #include "profiler/measure_internal.h"
@@ -28,7 +28,7 @@ static void report_progress(struct ah_measure *measure, double fraction)
         options->progress(options->progress_context, measure->reported, measure->what);
 }
 
-/* Reports progress: `done` is the finished share of the running set, which is one of several in its part. */
+/* Reports progress. `done` is the finished fraction of the running set, which is one of several in its part. */
 static void tick(void *context, double done)
 {
     struct ah_measure *measure = context;

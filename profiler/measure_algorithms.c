@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chooses the fastest algorithm that the device's library offers for each of a model's matrix products.
+ * Chooses, for each of a model's matrix products, the fastest algorithm that the device's library offers.
  *
- * They are chosen once. While the library is the same, a product in the machine's table keeps its algorithm, however
- * often blocks are measured, so that older plans stay as they are. The library's first choice stays unless another
- * algorithm is faster by more than WORTH, because a choice decided by noise would differ between profiles.
+ * Algorithms are chosen once. While the library is the same, a product in the machine's table keeps its algorithm, even
+ * if blocks are measured again, so older plans stay valid. The library's first offer wins unless another one is faster
+ * by more than WORTH, because a choice decided by noise would differ between profiles.
  *
- * A device reads its algorithms when products are prepared. So a new device is opened for all first offers, then for
- * all second offers, and so on: one for each RANK. On each device, all products take turns. Operands are as op.h
- * requires: aligned, with the product's strides.
+ * A device reads its algorithms when products are prepared. So one device is opened for all first offers (RANK 0),
+ * another for all second offers (RANK 1), and so on. On each device, all products are measured in the same rounds.
+ * Operands are as op.h requires: aligned, with the product's strides.
  */
 #include "profiler/lanes_internal.h"
 #include "profiler/measure_internal.h"
@@ -31,7 +31,7 @@ struct candidate {
     size_t n_offers;
 };
 
-/* The products that have an offer of some rank, with this offer. */
+/* The products with an offer of some rank, and that offer. */
 struct ranked {
     struct ah_device_algorithm table[AH_SAMPLER_WIDTH_MAX];
     struct ah_op ops[AH_SAMPLER_WIDTH_MAX];
@@ -42,15 +42,15 @@ struct choosing {
     struct ah_measure *measure;
     struct candidate *items; /* owned */
     size_t n;
-    size_t ranks;         /* the most offers of a product */
-    uint64_t place_bytes; /* size of each of the four operands */
+    size_t ranks;         /* largest number of offers of a product */
+    uint64_t place_bytes; /* size of each of the four places for operands */
     struct ah_device *device;
-    struct ranked *ranked; /* owned; the device borrows its table */
+    struct ranked *ranked; /* owned; the device borrows the table in it */
 };
 
 /* ---- collecting ---- */
 
-/* Collects the job's products that have no algorithm. */
+/* Collects the job's products without an algorithm. */
 static int collect_products(struct choosing *choosing, struct ah_error *err)
 {
     struct ah_measure *measure = choosing->measure;
@@ -118,7 +118,7 @@ static int open_device(struct choosing *choosing, const struct ranked *ranked, s
     return rc ? rc : ah_lanes_fill(choosing->device, all, bytes, stage, err);
 }
 
-/* Opens a device whose table has every product's offer of this rank. */
+/* Opens a device whose table has each product's offer of this rank. */
 static int open_rank(struct choosing *choosing, size_t rank, struct ah_error *err)
 {
     struct ranked *ranked = choosing->ranked = calloc(1, sizeof *ranked);
@@ -195,7 +195,7 @@ static int keep_one(struct ah_arena *arena, const struct candidate *item, struct
     return AH_OK;
 }
 
-/* Keeps the old entries, then the new ones. */
+/* Stores the old entries, followed by the new ones. */
 static int store_entries(struct choosing *choosing, struct ah_error *err)
 {
     struct ah_arena *arena = &choosing->measure->document->arena;
@@ -219,7 +219,7 @@ static int store_entries(struct choosing *choosing, struct ah_error *err)
 
 /* ---- the table ---- */
 
-/* Keeps the document's table if it is for this library; otherwise begins a new one. */
+/* Keeps the document's table if it belongs to this library; otherwise begins a new one. */
 static int find_table(struct ah_measure *measure, const char *library, struct ah_error *err)
 {
     struct ah_arena *arena = &measure->document->arena;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Facts in a profile that are not measured: the host's from the topology, the device's from its driver, and a name made
- * from models, never from host names.
+ * Fills in the facts of a profile that are not measured: the host's from the topology, the device's from its driver,
+ * and a name, which is made from models and never from host names.
  */
 #include "profiler/measure_internal.h"
 
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* True for words that say nothing about a model. */
+/* True for a word that does not distinguish models. */
 static bool idle_word(const char *word)
 {
     static const char *const idle[] = {"r",   "tm",  "c",    "cpu",   "processor", "with",     "the", "of",
@@ -22,8 +22,8 @@ static bool idle_word(const char *word)
     return strlen(word) > 5 && strcmp(word + strlen(word) - 4, "core") == 0; /* "16core" */
 }
 
-/* Returns the next word of letters and digits, in lower case; "64-Core" is one word; NULL after the last one. Text
- * after "@" is a clock rate and ends the model. */
+/* Returns the next word of letters and digits, in lower case, or NULL after the last one. "64-Core" is one word. Text
+ * after "@" is a clock rate and is ignored. */
 static const char *next_word(const char *text, char *ret_word, size_t size)
 {
     size_t n = 0;
@@ -69,7 +69,7 @@ static const char *make_name(struct ah_measure *measure)
     return ah_arena_strdup(&measure->document->arena, name);
 }
 
-/* Memory that the process needs in addition until the end of a run: its plan, and buffers of a save
+/* Bytes that a process needs in addition until the end of a run, for its plan and for the buffers of a save
  * (tests/tools/save_memory.py, runtime/model/walk_internal.h). */
 #define SAVE_BYTES (UINT64_C(10) << 20)
 

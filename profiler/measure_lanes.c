@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs ops on lanes as measured work. See lanes_internal.h. Memory for spans is allocated before ops are submitted:
+ * Runs ops on lanes as measured work (lanes_internal.h). Memory for spans is allocated before ops are submitted, so
  * nothing is allocated during a measurement.
  */
 #include "profiler/lanes_internal.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Submits the next op, after `wait` (NULL: none). */
+/* Submits the next op of the list, after `wait` (NULL: no wait). */
 static int submit_next(struct ah_lanes_work *work, const struct ah_wait *wait, uint64_t *ret_ticket,
                        struct ah_error *err)
 {
@@ -81,8 +81,8 @@ double ah_lanes_done_between(const struct ah_span *spans, size_t n, uint64_t beg
     return done;
 }
 
-/* Runs one op on each lane before the measurement. The second lane's op waits for the first's, and the first lane's
- * next op (through `ret_wait`) waits for the second's. So neither starts before both are awake. */
+/* Runs one op on each lane before the measurement, so that neither lane starts before both are awake. The second lane's
+ * op waits for the first lane's, and the first lane's next op waits for the second lane's, through `ret_wait`. */
 static int start_together(struct ah_lanes_work *const works[2], struct ah_wait *ret_wait,
                           struct ah_error *err)
 {
@@ -101,7 +101,7 @@ static int submit_both(struct ah_lanes_work *const works[2], const uint64_t repe
     int rc = start_together(works, &met, err);
     for (uint64_t i = 1; i <= most; i++)
         for (int lane = 0; lane < 2; lane++)
-            while (rc == AH_OK && submitted[lane] * most < i * repeats[lane]) { /* lanes evenly */
+            while (rc == AH_OK && submitted[lane] * most < i * repeats[lane]) { /* both lanes evenly */
                 bool waits = lane == 0 && submitted[lane] == 0;
                 rc = submit_next(works[lane], waits ? &met : NULL, &ret_tickets[lane], err);
                 submitted[lane]++;
@@ -109,7 +109,7 @@ static int submit_both(struct ah_lanes_work *const works[2], const uint64_t repe
     return rc;
 }
 
-/* Computes the time per op of each lane in the time in which both worked. */
+/* Computes each lane's time per op while both lanes worked. */
 static int judge_both(struct ah_span *const spans[2], const uint64_t repeats[2], double ret_seconds_each[2],
                       struct ah_error *err)
 {
@@ -147,15 +147,15 @@ int ah_lanes_run_both(struct ah_lanes_work *const works[2], const uint64_t repea
     for (int lane = 0; lane < 2 && rc == AH_OK; lane++)
         rc = ah_device_wait(works[lane]->device, works[lane]->lane, tickets[lane], err);
     for (int lane = 0; lane < 2 && rc == AH_OK; lane++)
-        rc = read_spans(works[lane], repeats[lane], spans[lane], err); /* not those of start_together() */
+        rc = read_spans(works[lane], repeats[lane], spans[lane], err); /* without those of start_together() */
     if (rc == AH_OK)
         rc = judge_both(spans, repeats, ret_seconds_each, err);
     free(all);
     return rc;
 }
 
-/* bf16 numbers of magnitude 2^-8 to 1 with random signs and mantissas. Two of them, read as one fp32, are such a
- * number, too, so one pattern is good for both types. */
+/* Fills in bf16 numbers of magnitude 2^-8 to 1 with random signs and mantissas. Two of them, read as one fp32 number,
+ * are also such a number, so the pattern serves both types. */
 static void fill_pattern(uint16_t *to, uint64_t count, uint64_t *state)
 {
     for (uint64_t i = 0; i < count; i++) {
@@ -166,7 +166,7 @@ static void fill_pattern(uint16_t *to, uint64_t count, uint64_t *state)
     }
 }
 
-/* Fills with the pattern once, then repeats it. */
+/* Fills memory with the pattern, once, and then with copies of it. */
 static void fill_host(unsigned char *to, uint64_t bytes, uint64_t *state)
 {
     uint64_t first = bytes < AH_LANES_STAGE_BYTES ? bytes : AH_LANES_STAGE_BYTES;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures copies in each direction on the copy lanes: time by size, and the line through the times,
+ * Measures copies in each direction on the copy lanes: the times by size, and the line through these times,
  *
  *     time = latency + bytes / rate
  *
  * fitted to the medians so that relative errors weigh equally (ah_stats_fit_line). If noise makes large copies look
  * faster than small ones, the rate is that of the largest copy, without a latency. Copies follow each other on a busy
- * lane and walk through regions larger than themselves, so that no copy finds the previous one's data in a cache. All
- * sizes of one direction take turns in one set of rounds.
+ * lane. Each copies another part of a large region, so that no copy finds the previous one's data in a cache. All sizes
+ * of one direction are measured in one set of rounds.
  */
 #include "profiler/measure_internal.h"
 
@@ -21,8 +21,7 @@
 
 enum { SIZES_MAX = 16, OPS_MAX = 64, SMALLEST = 64 << 10, SIZES_MIN = 3 };
 
-/* A throttled lane may be too slow for the larger sizes: the sweep ends before a copy that takes longer than this many
- * blocks. */
+/* The longest copy, in blocks. The sweep ends before longer ones, which occur on a throttled lane. */
 #define SLOW_BLOCKS 40.0
 
 struct sweep {
@@ -34,7 +33,7 @@ struct sweep {
     size_t n;
 };
 
-/* Makes copies of `bytes` at places spread over a region, at most OPS_MAX; returns how many. */
+/* Makes at most OPS_MAX copies of `bytes` each, spread over a region. Returns their number. */
 static size_t copy_ops(enum ah_direction direction, uint64_t bytes, uint64_t region, struct ah_op *ret_ops)
 {
     size_t n = 0;
@@ -78,7 +77,7 @@ static int build_sweep(const struct ah_measure *measure, struct ah_device *devic
     return AH_OK;
 }
 
-/* Returns a metric with the fitted rate, and the spread of the largest size, relative to its median. */
+/* Returns a metric with the fitted rate and, relative to its median, the spread of the largest size. */
 static struct ah_metric fitted_metric(const struct ah_sampler_series *largest, uint64_t bytes, double rate)
 {
     struct ah_metric metric = ah_sampler_rate(largest, (double)bytes);
@@ -90,7 +89,7 @@ static struct ah_metric fitted_metric(const struct ah_sampler_series *largest, u
     return metric;
 }
 
-/* Fits the line of `link`; returns its slope in us per byte, 0 if a copy seems to take no time. */
+/* Fits the line of `link`. Returns its slope in us per byte, or 0 if a copy seems to take no time. */
 static double fit_link(struct ah_measure *measure, struct ah_machine_link *link)
 {
     double bytes[SIZES_MAX];
@@ -159,7 +158,7 @@ static int measure_direction(struct ah_measure *measure, struct ah_device *devic
     return rc;
 }
 
-/* Notes the link's state. Call it right after copies, because an idle link runs slower. */
+/* Records the link's state. Call it right after copies, because an idle link is slower. */
 static int keep_pcie(struct ah_measure *measure, const struct ah_device *device, struct ah_error *err)
 {
     char folder[AH_DEVICE_NAME_MAX + 64];

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures matrix products on the compute lane: rate by dtype, form, shape and threads, 2 m n k operations each.
+ * Measures matrix products on the compute lane: rates by dtype, form, shape and threads. Each is 2 m n k operations.
  *
- * One device for each thread count stays open, so that all products, whatever their threads, take turns in the rounds
- * of one set. The operands are at fixed places and are the same in every repeat, so they are as warm in caches as the
- * last product left them.
+ * One device per thread count stays open, so that products with any number of threads are measured in the same set of
+ * rounds. The operands are at fixed places and the same in every repeat, so they are as warm in caches as the last
+ * product left them.
  *
- * While emulating, there is only one turn: the throttle of the other parts follows from it. It uses only the thread
- * count that the compute lane has while other lanes run: copies and the host lane are slowed relative to that rate.
+ * If a machine is emulated, there is only one turn, because the throttle of the other parts follows from it. Its thread
+ * count is that of the compute lane beside other lanes, relative to whose rate copies and the host lane are slowed.
  */
 #include "profiler/measure_internal.h"
 
@@ -20,7 +20,7 @@
 
 enum { FORMS = 3, DTYPES = 2, PRODUCTS_MAX = AH_SAMPLER_WIDTH_MAX, ARENA_MAX = 256 << 20 };
 
-/* A product that takes this long fills the device. */
+/* A product fills the device if it takes this long. */
 #define FILLING_S 0.001
 
 struct product {
@@ -38,11 +38,11 @@ struct ah_products {
     struct ah_sampler_set set;
     size_t n;
     unsigned turns_done;
-    uint64_t place;  /* bytes for an operand */
-    uint64_t places; /* number of places for three operands */
+    uint64_t place;  /* bytes of one operand */
+    uint64_t places; /* number of places, each for three operands */
 };
 
-/* Returns the bytes of the largest operand in fp32, rounded to pages; each of the three operands gets that much. */
+/* Returns the size of a place for one of three operands: the bytes of the largest in fp32, rounded up to pages. */
 static uint64_t place_bytes(const struct ah_measure_shape *shapes, size_t n)
 {
     uint64_t most = 0;
@@ -75,7 +75,7 @@ static int reserve(struct ah_device *device, uint64_t bytes, struct ah_error *er
               : ah_lanes_fill(device, (struct ah_ref){AH_ARENA_DEVICE, AH_BF16, 0, 0}, bytes, stage, err);
 }
 
-/* Measures the seconds of a cubic product (m = n = k) by one thread. */
+/* Measures a cubic product (m = n = k) by one thread. */
 static int time_cube(struct ah_measure *measure, uint64_t edge, double *ret_seconds, struct ah_error *err)
 {
     enum { RUNS = 3 };
@@ -109,7 +109,7 @@ int ah_matmul_fit_shapes(struct ah_measure *measure, struct ah_error *err)
     double seconds = 1e-9;
     int rc = time_cube(measure, edge, &seconds, err);
     while (!rc && measure->info.kind != AH_DEVICE_CPU && seconds < FILLING_S && edge < PROBE_MAX) {
-        edge *= 2; /* a small product tells nothing about a GPU */
+        edge *= 2; /* a small product is no measure of a GPU */
         rc = time_cube(measure, edge, &seconds, err);
     }
 
@@ -126,7 +126,7 @@ int ah_matmul_fit_shapes(struct ah_measure *measure, struct ah_error *err)
     return rc;
 }
 
-/* Adds a product of each dtype, form and shape for one device, while there is room. */
+/* Adds products of each dtype, form and shape for one device, while there is room. */
 static int add_products(struct ah_measure *measure, struct ah_device *device, unsigned threads,
                         uint64_t place, struct ah_products *products, struct ah_error *err)
 {
@@ -172,7 +172,7 @@ static int store_matmul(struct ah_measure *measure, const struct ah_products *pr
     return AH_OK;
 }
 
-/* Notes the memory that the device needed for these shapes outside its arenas: plans keep it free. */
+/* Records the memory that the device needed for these shapes outside its arenas, so that plans leave it free. */
 static void keep_reserve(struct ah_measure *measure, const struct ah_products *products)
 {
     uint64_t *most = &measure->machine->device.reserve_bytes;
@@ -181,7 +181,7 @@ static void keep_reserve(struct ah_measure *measure, const struct ah_products *p
             *most = ah_device_outside_bytes(products->devices[i]);
 }
 
-/* Sets the throttle from the products just measured. */
+/* Sets the throttle according to the products just measured. */
 static int emulate(struct ah_measure *measure, struct ah_error *err)
 {
     const struct ah_machine *target = measure->options->emulate;
@@ -193,7 +193,7 @@ static int emulate(struct ah_measure *measure, struct ah_error *err)
                                &measure->throttle, err);
 }
 
-/* Returns how many places to use: one per turn, or fewer if these would be too large together. */
+/* Returns the number of places: one per turn, or fewer if that would take too much memory. */
 static uint64_t places_of(uint64_t place, unsigned turns)
 {
     uint64_t fitting = ARENA_MAX / (3 * place);
@@ -209,7 +209,7 @@ static void move_operands(struct ah_products *products)
             products->items[i].op.arg[operand].offset_bytes = begin + operand * products->place;
 }
 
-/* Makes a turn's share of the rounds; the last turn makes metrics from all rounds. */
+/* Makes one turn's part of the rounds. The last turn makes metrics from all rounds. */
 static int make_rounds(struct ah_measure *measure, struct ah_error *err)
 {
     struct ah_products *products = measure->products;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures host memory: bandwidth of reading, writing, copying and scaling in place, by threads (bandwidth.h).
+ * Measures the bandwidth of host memory for reading, writing, copying and scaling in place, by threads (bandwidth.h).
  */
 #include "profiler/measure_internal.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AdamW on a lane, as work to measure. See optimizer_internal.h.
+ * AdamW on a lane, for a sampler to measure (optimizer_internal.h).
  */
 #include "profiler/optimizer_internal.h"
 
@@ -11,17 +11,17 @@
 /* Arrays that start at equal offsets in 2 MiB pages conflict in the caches. */
 enum { PAGE = 4096, SKEW = 5 * PAGE };
 
-/* Three fp32 states, read and written, are 24 bytes; an fp32 gradient, or gradient and weight in bf16, are 4 more. */
+/* Three fp32 states are 24 bytes, read and written. An fp32 gradient, or gradient and weight in bf16, are 4 more. */
 const struct ah_optimizer_types ah_optimizer_kinds[AH_OPTIMIZER_KINDS] = {
     {AH_FP32, AH_FP32, AH_FP32, 24 + 4},
     {AH_FP32, AH_BF16, AH_BF16, 24 + 2 + 2},
     {AH_BF16, AH_BF16, AH_BF16, 8 + 8 + 2 + 2},
 };
 
-/* A second moment, not negative; each half of its fp32 bits is a second moment in bf16, too. */
+/* A positive second moment in fp32; each half of its bits is a second moment in bf16, too. */
 #define SECOND_MOMENT_BITS 0x38d138d1u /* 1e-4 */
 
-/* Allocates `bytes` of an arena; each array begins a little further into its pages than the array before. */
+/* Allocates `bytes` of an arena. Each array begins a little further into its pages than the previous array. */
 static struct ah_ref alloc_array(struct ah_optimizer_layout *layout, enum ah_arena_kind arena,
                                  enum ah_dtype dtype, uint64_t bytes)
 {

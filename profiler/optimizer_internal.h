@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Optimizer: AdamW on a lane, as work to measure: its arrays in the arenas, and ops that walk through them.
+ * Optimizer: AdamW on a lane, for a sampler to measure, with arrays in the arenas, and ops on their parts.
  *
- *     layout = ah_optimizer_plan(AH_HOST, params);          // what it needs of each arena
+ *     layout = ah_optimizer_plan(AH_HOST, params);          // its needs of each arena
  *     ... open a device with layout.arena_bytes ...
  *     rc = ah_optimizer_fill(device, &layout, err);
  *     rc = ah_optimizer_build(&work, device, &layout, &ah_optimizer_kinds[0], tile);
@@ -15,17 +15,17 @@
 
 enum { AH_OPTIMIZER_OPS_MAX = 256 };
 
-/* The dtypes that AdamW is measured with, most useful first. */
+/* Dtypes with which AdamW is measured, the most useful first. */
 struct ah_optimizer_types {
     enum ah_dtype state, gradient, weight; /* weight fp32: the master is the weight */
-    unsigned param_bytes;                  /* bytes read and written for each parameter */
+    unsigned param_bytes;                  /* bytes read and written per parameter */
 };
 enum { AH_OPTIMIZER_KINDS = 3 };
 extern const struct ah_optimizer_types ah_optimizer_kinds[AH_OPTIMIZER_KINDS];
 
-/* One array each for `params` fp32 masters, both moments in fp32 and in bf16, gradients, and bf16 weights, at skewed
- * addresses. On the host, as in a plan, states are in pageable memory, gradients and weights in pinned memory. On the
- * device they are in the device arena. */
+/* The arrays of AdamW at skewed addresses: `params` fp32 masters, both moments in fp32 and in bf16, gradients, and bf16
+ * weights. On the host, as in a plan, states are in pageable memory, gradients and weights in pinned memory. On the
+ * device, all are in the device arena. */
 struct ah_optimizer_layout {
     enum ah_side side;
     uint64_t params;
@@ -36,7 +36,7 @@ struct ah_optimizer_layout {
 struct ah_optimizer_work {
     struct ah_op ops[AH_OPTIMIZER_OPS_MAX];
     struct ah_lanes_work lane;
-    uint64_t tile; /* parameters of one op */
+    uint64_t tile; /* number of parameters in one op */
 };
 
 struct ah_optimizer_layout ah_optimizer_plan(enum ah_side side, uint64_t params);
@@ -45,8 +45,8 @@ struct ah_optimizer_layout ah_optimizer_plan(enum ah_side side, uint64_t params)
 int ah_optimizer_fill(struct ah_device *device, const struct ah_optimizer_layout *layout,
                       struct ah_error *err);
 
-/* Makes ops of `tile` parameters each (a multiple of 64) over the arrays, on the host or the compute lane. fp32: the
- * master is the weight, gradients are fp32. bf16: gradients are bf16, and a bf16 weight is written in the same pass. */
+/* Makes ops of `tile` parameters each (a multiple of 64) over the arrays, on the host or the compute lane. In fp32 the
+ * master is the weight, and gradients are fp32. In bf16 gradients are bf16, and the same pass writes a bf16 weight. */
 void ah_optimizer_build(struct ah_optimizer_work *ret_work, struct ah_device *device,
                         const struct ah_optimizer_layout *layout, const struct ah_optimizer_types *types,
                         uint64_t tile);

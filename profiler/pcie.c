@@ -9,9 +9,9 @@
 #include <math.h>
 #include <stdio.h>
 
-static const unsigned speeds[] = {25, 50, 80, 160, 320, 640, 1280}; /* by generation, from 1 */
+static const unsigned speeds[] = {25, 50, 80, 160, 320, 640, 1280}; /* by generation, starting with 1 */
 
-/* Returns the number at the start of a file; 0 if there is none. */
+/* Returns the number at the beginning of a file; 0 if there is none. */
 static double read_number(const char *folder, const char *name)
 {
     char path[PATH_MAX];
@@ -34,7 +34,7 @@ static uint64_t generation_of(double gigatransfers)
     return 0;
 }
 
-/* Returns the lower of both ends' values; if one end has none, the other's. */
+/* Returns the lower of both values. If the port's is unknown (0), returns the device's. */
 static uint64_t lower_of(uint64_t device, uint64_t port)
 {
     return port && port < device ? port : device;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Processor times from /proc/stat (proc(5)): "cpu user nice system idle iowait irq softirq steal guest ...".
- * Guest times are already in user and nice. Ticks are 10 ms, so windows shorter than half a second are not judged.
+ * Reads processor times from /proc/stat (proc(5)): "cpu user nice system idle iowait irq softirq steal guest ...". User
+ * and nice include guest times. Ticks are 10 ms, so measurements shorter than half a second are not judged.
  */
 #include "profiler/processor_load.h"
 
@@ -14,11 +14,11 @@
 #define NOISY_STEAL 0.02
 #define NOISY_LOAD  0.10
 
-/* A sentence of `noise`, which is written and read back here. */
+/* A sentence of `noise`, as written and read back by this file. */
 #define SENTENCE " meanwhile other processes used %.2f of %u processors, the hypervisor took %.2f"
 #define READ_IT  "%*[^:]: meanwhile other processes used %lf of %u processors, the hypervisor took %lf"
 
-#define DISTURBED 0.10 /* share of all processors */
+#define DISTURBED 0.10 /* fraction of all processors */
 
 bool ah_load_parse(const char *text, double ticks_per_s, struct ah_load *ret_load)
 {
@@ -51,7 +51,7 @@ void ah_load_read(struct ah_load *ret_load)
         ret_load->own_s = (double)own.tv_sec + (double)own.tv_nsec * 1e-9;
 }
 
-/* Converts seconds of processor time to an average number of processors between the readings. */
+/* Converts `seconds` of processor time between two readings to an average number of processors. */
 static double processors_of(double seconds, const struct ah_load *before, const struct ah_load *after,
                             unsigned processors)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Before each size, the rank that pings announces how many bytes and rounds follow; 0 rounds end the measurement.
+ * The rank that pings announces, for each size, how many bytes and rounds follow; 0 rounds end the measurement.
  */
 #include "profiler/profile_links.h"
 
@@ -26,7 +26,7 @@ static int exchange(const struct ah_profile_way *way, char *data, uint64_t bytes
     return rc ? rc : ah_comm_move(way->comm, way->in, data, bytes, err);
 }
 
-/* Announces rounds and plays them; `ret_us` gets half of each round trip's time. */
+/* Announces rounds and does them. `ret_us` gets half of each round trip's time. */
 static int ping_rounds(const struct ah_profile_way *way, struct rounds rounds, char *data, double *ret_us,
                        struct ah_error *err)
 {

@@ -12,7 +12,7 @@
 #define KEPT_MOST (UINT64_C(8) << 30)
 enum { KEPT_PART = 16 };
 
-/* The share of its memory's bandwidth that AdamW on a GPU reaches, as cluster costs assume (docs/clusters.md). */
+/* The fraction of its memory's bandwidth that AdamW on a GPU reaches. Cluster costs assume it (docs/clusters.md). */
 static const double gpu_memory_share = 0.8;
 
 static int fail_missing(const char *name, const char *what, struct ah_error *err)
@@ -23,7 +23,7 @@ static int fail_missing(const char *name, const char *what, struct ah_error *err
 
 /* ---- rates by number of threads ---- */
 
-/* True if `threads` is nearer to `wanted` than `best`: the most threads up to `wanted`, otherwise the fewest. */
+/* True if `threads` suits `wanted` better than `best`. The largest up to `wanted` suits best, else the smallest. */
 static bool is_nearer(uint64_t threads, uint64_t best, uint64_t wanted)
 {
     if (!best || (threads <= wanted) != (best <= wanted))
@@ -31,13 +31,13 @@ static bool is_nearer(uint64_t threads, uint64_t best, uint64_t wanted)
     return threads <= wanted ? threads > best : threads < best;
 }
 
-/* Returns a rate for `wanted` threads: with fewer threads than measured, it falls in proportion. */
+/* Returns a rate for `wanted` threads. If more threads were measured, the rate is reduced in proportion. */
 static double share_of(double rate, uint64_t measured, uint64_t wanted)
 {
     return measured > wanted ? rate * (double)wanted / (double)measured : rate;
 }
 
-/* Returns the rate of the fastest product. */
+/* Returns the rate of the fastest product with `threads` threads. */
 static double flops_per_s(const struct ah_machine *machine, enum ah_dtype dtype, uint64_t threads)
 {
     uint64_t measured = 0;
@@ -57,7 +57,7 @@ static double adam_bytes(const struct ah_machine_adam *adam)
            ah_machine_adam_bytes(adam->state_dtype, adam->gradient_dtype, adam->weight_dtype);
 }
 
-/* Returns the most bytes a second that AdamW moved on that side with `threads` threads (0: with any number). */
+/* Returns the highest rate in bytes of AdamW on that side with `threads` threads (0: with any number). */
 static double adam_bytes_per_s(const struct ah_machine *machine, enum ah_side side, uint64_t threads)
 {
     uint64_t measured = 0;
@@ -104,7 +104,7 @@ static int read_gpu(const struct ah_machine *machine, const char *name,
 
 /* ---- a share of a CPU machine ---- */
 
-/* Shares the memory that devices and host have in common. `ret_alone`: devices get all, and the host nothing. */
+/* Divides the memory shared by devices and host. Sets `ret_alone` to whether devices get all and the host nothing. */
 static int share_memory(const struct ah_machine *machine, const char *name,
                         const struct ah_profile_rank_options *options, struct ah_profile_rank *rank,
                         bool *ret_alone, struct ah_error *err)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of measurements, and a run through it.
+ * Runs the parts of a profile, which are listed in a table.
  *
- * A part runs if it is chosen (or all are). If it cannot be measured on this machine, a sentence in `noise` says so and
- * the profile continues. An interrupt, lack of memory for the document, or a device fault ends the profile. Processor
- * times are read before and after each part, because load from other processes is noise, too.
+ * A part runs if it is chosen, or if none is chosen. If it cannot be measured on this machine, a sentence in `noise`
+ * says so and the profile continues. An interrupt, lack of memory for the document, or a fault of the device ends the
+ * profile. Processor times are read before and after each part, because the load of other processes is noise, too.
  *
  * Matrix products come first, because an emulated machine's throttle follows from them. They are measured in several
  * turns, one after each of the other parts: see measure_matmul.c.
@@ -20,14 +20,13 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* A ratio that misses its target by more than this is reported. */
+/* If a ratio misses its target by more than this, it is reported. */
 #define EMULATION_ERROR 0.05
 
-enum { NOISE_SENTENCES_MAX = 64, NOISE_ROOM_MAX = 1024 /* the most that a document may have */ };
+enum { NOISE_SENTENCES_MAX = 64, NOISE_ROOM_MAX = 1024 /* room in a document */ };
 
-/* Shapes are (rows, columns, inner): from GPT-2 124M's products, and squares. A quick profile uses small shapes,
- * because an op of a millisecond or two, in the caches, is rarely disturbed. The other lanes are measured while the
- * first shape runs. */
+/* Shapes are (rows, columns, inner). They are squares, and products of GPT-2 124M. A quick profile uses small shapes,
+ * because an op of a millisecond or two, in the caches, is rarely disturbed. Other lanes run beside the first shape. */
 static const struct ah_measure_limits quick_limits = {
     .part_s = {[AH_PROFILER_MATMUL] = 6.5,
                [AH_PROFILER_MEMORY] = 1.5,
@@ -111,15 +110,15 @@ uint32_t ah_profiler_part_bit(const char *word)
     return 0;
 }
 
-/* Returns the parts to run: the chosen parts, and matrix products for an emulated machine's throttle. */
+/* Returns the parts to run: the chosen ones, and matrix products if a machine is emulated, for the throttle. */
 static uint32_t chosen_parts(const struct ah_profiler_options *options)
 {
-    uint32_t all = (1u << AH_PROFILER_BLOCKS) - 1; /* the parts of a machine's profile */
+    uint32_t all = (1u << AH_PROFILER_BLOCKS) - 1; /* the parts of a machine's profile, without blocks */
     uint32_t chosen = options->parts & all ? options->parts & all : all;
     return options->emulate ? chosen | 1u << AH_PROFILER_MATMUL : chosen;
 }
 
-/* True for failures that concern only one part; the profile continues without the part. */
+/* True for failures of a single part; the profile continues without that part. */
 static bool leaves_out(int rc)
 {
     return rc == AH_E_IO || rc == AH_E_UNSUPPORTED || rc == AH_E_CAPACITY;
@@ -133,7 +132,7 @@ static void add_load(struct ah_load *sum, const struct ah_load *before, const st
     sum->own_s += after->own_s - before->own_s;
 }
 
-/* Calls `turn`, which should take `part_s`, and reads the processors' load before and after. */
+/* Calls `turn`, which should take `part_s`, between two readings of the processors' load. */
 static int watch(struct ah_measure *measure, enum ah_profiler_part part, double part_s,
                  int (*turn)(struct ah_measure *measure, struct ah_error *err), struct ah_error *err)
 {
@@ -150,7 +149,7 @@ static int watch(struct ah_measure *measure, enum ah_profiler_part part, double 
     return rc;
 }
 
-/* Runs one turn of a part; skips a part that cannot be measured. */
+/* Runs one turn of a part. Skips a part that cannot be measured. */
 static int run_turn(struct ah_measure *measure, enum ah_profiler_part part, double part_s,
                     int (*turn)(struct ah_measure *measure, struct ah_error *err), struct ah_error *err)
 {
@@ -173,7 +172,7 @@ static void judge_load(struct ah_measure *measure)
             ah_measure_note(measure, "%s", text);
 }
 
-/* Runs a part and, after each part but the first, a turn of the matrix products. */
+/* Runs a part and, unless it is the first, a turn of the matrix products after it. */
 static int run_part(struct ah_measure *measure, enum ah_profiler_part part, struct ah_error *err)
 {
     double matmul_s = measure->limits->part_s[AH_PROFILER_MATMUL] / measure->turns;
@@ -184,7 +183,7 @@ static int run_part(struct ah_measure *measure, enum ah_profiler_part part, stru
     return rc;
 }
 
-/* Finds the device with the chosen index in its driver's list. */
+/* Finds the device with the chosen index in the driver's list. */
 static int probe_device(struct ah_measure *measure, struct ah_error *err)
 {
     enum { DEVICES_MAX = 64 };
@@ -202,7 +201,7 @@ static int probe_device(struct ah_measure *measure, struct ah_error *err)
     return AH_OK;
 }
 
-/* Sets the threads of each lane: the CPU device's defaults; with a GPU, the host lane gets all. */
+/* Sets the number of threads of each lane: the CPU device's defaults; with a GPU, all for the host lane. */
 static void place_threads(struct ah_measure *measure)
 {
     struct ah_placement placement;
@@ -214,7 +213,7 @@ static void place_threads(struct ah_measure *measure)
     measure->host_threads = shared ? placement.n_host : 0;
 }
 
-/* Makes room for more sentences after those that the document has. */
+/* Makes room for more sentences in `noise`, beside those that the document has. */
 static int make_noise_room(struct ah_measure *measure, struct ah_error *err)
 {
     struct ah_machine *machine = measure->machine;
@@ -274,7 +273,7 @@ static int describe_machine(struct ah_measure *measure, struct ah_error *err)
     return rc ? rc : ah_matmul_fit_shapes(measure, err);
 }
 
-/* Notes the ratios to compute that differ from those of the emulated machine. */
+/* Notes the ratios to compute that differ from the emulated machine's. */
 static void check_emulation(struct ah_measure *measure)
 {
     const struct ah_machine *here = measure->machine;
@@ -284,7 +283,7 @@ static void check_emulation(struct ah_measure *measure)
                        ah_machine_adam_params_per_s(here, AH_HOST, AH_FP32));
     const struct {
         const char *what;
-        double wanted, found; /* found is 0 if it was not measured */
+        double wanted, found; /* 0: not measured */
     } rates[] = {
         {"copies to the device", throttle->h2d_bytes_per_s, ah_machine_link_bytes_per_s(here, AH_H2D)},
         {"copies to the host", throttle->d2h_bytes_per_s, ah_machine_link_bytes_per_s(here, AH_D2H)},
@@ -348,7 +347,7 @@ int ah_profiler_run_within(struct ah_document *ret_document, const struct ah_pro
     return rc;
 }
 
-/* Returns AH_OK if the document describes this machine and device. */
+/* Checks that the document describes this machine and device. */
 static int check_machine(const struct ah_measure *measure, struct ah_error *err)
 {
     const struct ah_machine *machine = measure->machine;

@@ -2,13 +2,13 @@
  *
  * Profiler: measures a machine and writes a `machine` document, with numbers that a planner can rely on.
  *
- * It uses the device only through device.h, as a training run does: matrix products on the compute lane, copies on the
- * copy lanes, AdamW on the host lane, each by itself and while other lanes run; and the host's memory and disk
- * directly. docs/profiling.md says what each number means. It plans, prints and saves nothing; a quick profile takes
- * under 20 seconds, a full profile under 3 minutes.
+ * It uses the device only through device.h, like training: matrix products on the compute lane, copies on the copy
+ * lanes, AdamW on the host lane, each alone and beside other lanes. It uses the host's memory and disk directly.
+ * docs/profiling.md says what each number means. It plans, prints and saves nothing. A quick profile takes under 20
+ * seconds, a full profile under 3 minutes.
  *
- * With `emulate` the device's lanes are slowed so that their ratios to compute are those of the given machine
- * (runtime/device/emulate.h); compute is not slowed, and the document names the machine in `emulates`.
+ * With `emulate`, the device's lanes are slowed until their ratios to compute are those of the given machine
+ * (runtime/device/emulate.h). Compute is not slowed. The document names the machine in `emulates`.
  *
  *     struct ah_document profile = {0};
  *     rc = ah_profiler_run(&profile, &(struct ah_profiler_options){.quick = true}, err);
@@ -16,8 +16,8 @@
  *     rc = ah_document_save(&profile, "machine.json", err);
  *     ah_document_release(&profile);
  *
- * The calling thread is pinned while this runs, and then gets its affinity back. Profile once at a time in a process;
- * profiles would disturb each other.
+ * The calling thread is pinned during a profile, and its affinity is restored afterwards. Make one profile at a time,
+ * because profiles disturb each other.
  */
 #ifndef AH_PROFILER_PROFILER_H
 #define AH_PROFILER_PROFILER_H
@@ -34,7 +34,7 @@
 #include <stdint.h>
 
 /* The parts of a profile, in the order in which they run: bit, word, name for people. The last part measures a model's
- * blocks, and is added to a profile. */
+ * blocks, and is added to an existing profile. */
 /* clang-format off */
 #define AH_PROFILER_PARTS(X)                                                                                 \
     X(AH_PROFILER_MATMUL, matmul, "matrix products")                                                         \
@@ -54,8 +54,8 @@ enum ah_profiler_part {
         AH_PROFILER_PART_COUNT
 };
 
-/* Called on the calling thread, a few times a second. `fraction` grows from 0 to 1 and never falls; `what` is
- * for people ("matrix products: bf16 nt, 2 threads") and valid during the call. */
+/* Called on the calling thread a few times a second. `fraction` grows from 0 to 1 and never falls. `what` is for people
+ * ("matrix products: bf16 nt, 2 threads"), and is valid during the call. */
 typedef void ah_profiler_progress(void *context, double fraction, const char *what);
 
 struct ah_profiler_options {
@@ -64,32 +64,33 @@ struct ah_profiler_options {
     bool quick;
     uint32_t parts;                   /* bits 1 << enum ah_profiler_part; 0: all */
     const struct ah_machine *emulate; /* (optional) borrowed during the call */
-    const struct ah_job
-        *job;                /* for ah_profiler_extend(): its blocks are measured; borrowed during the call */
-    const char *disk_folder; /* (optional) for the file that measures the disk; NULL: $TMPDIR, else /tmp.
-                              * The file has no name there, so it never remains. */
+    /* For ah_profiler_extend(): the job whose blocks are measured; borrowed during the call. */
+    const struct ah_job *job;
+    /* (optional) For the file that measures the disk; NULL: $TMPDIR, else /tmp. It has no name, so it never remains. */
+    const char *disk_folder;
     ah_profiler_progress *progress; /* (optional) */
     void *progress_context;
-    struct ah_device_watch watch; /* for every device that is opened */
-    const struct ah_log *log;     /* (optional) borrowed; gets each sentence of `noise` as it is found */
-    const atomic_int *cancel; /* (optional) set to non-zero, for example by a signal handler, to stop soon */
+    struct ah_device_watch watch; /* for every opened device */
+    const struct ah_log *log;     /* (optional) borrowed; gets each sentence of `noise` when it is found */
+    /* (optional) a number other than 0, set for example by a signal handler, stops the profile soon */
+    const atomic_int *cancel;
 };
 
-/* Measures and builds the document, which passes the reader's checks. AH_E_INTERRUPTED after `cancel`; AH_E_MISSING if
- * there is no such device; AH_E_USAGE if the machine to emulate lacks necessary numbers. A part that cannot be measured
- * here (no room for its arrays, no disk folder) is left out and named in `noise`. On failure `ret_document` is
- * unchanged. The caller releases it with ah_document_release(). */
+/* Measures the machine and makes the document, which passes the reader's checks. AH_E_INTERRUPTED: `cancel` was set;
+ * AH_E_MISSING: there is no such device; AH_E_USAGE: the machine to emulate lacks necessary numbers. A part that cannot
+ * be measured here (no room for its arrays, no disk folder) is left out and named in `noise`. On failure `ret_document`
+ * is unchanged. The caller releases it with ah_document_release(). */
 int ah_profiler_run(struct ah_document *ret_document, const struct ah_profiler_options *options,
                     struct ah_error *err);
 
 /* Measures only the blocks of options->job, and adds them to a profile of this machine. They replace its entries for
- * the same blocks; the oldest entries are dropped if there are more than AH_MACHINE_BLOCKS_MAX. AH_E_MISMATCH: the
+ * the same blocks; if there are more than AH_MACHINE_BLOCKS_MAX, the oldest entries are dropped. AH_E_MISMATCH: the
  * document describes another machine or device. AH_E_CAPACITY: one block of each kind does not fit the device. Other
- * errors as above; on failure the document is unchanged, except for memory in its arena. */
+ * errors are those of ah_profiler_run(). On failure the document is unchanged, except for memory in its arena. */
 int ah_profiler_extend(struct ah_document *document, const struct ah_profiler_options *options,
                        struct ah_error *err);
 
-/* Return the word of a part ("matmul"), and the bit of a word (0: unknown). */
+/* Return a part's word, such as "matmul", and a word's bit (0: unknown word). */
 const char *ah_profiler_part_word(enum ah_profiler_part part);
 uint32_t ah_profiler_part_bit(const char *word);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Warm-up, blocks, samples, rounds, and the verdict on the results. Definitions: sampler.h.
+ * Warm-up, blocks, samples, rounds, and the judgement of results, as defined in sampler.h.
  *
  * Invariants:
  *   1. A series has one value from every round, in order; all series of a call have the same length.
- *   2. At least samples_min rounds are made, even beyond the budget: a metric never has fewer samples.
- *   3. `cancel` is checked before each block, so nothing longer than one block delays an interrupt.
+ *   2. At least samples_min rounds are made, even beyond the budget, so a metric never has fewer samples.
+ *   3. `cancel` is checked before each block, so an interrupt is delayed by one block at most.
  */
 #include "profiler/sampler.h"
 
@@ -54,12 +54,12 @@ static int run_block(const struct ah_sampler *sampler, const struct ah_sampler_w
     int rc = work->run(work->context, repeats, ret_seconds, err);
     if (rc)
         return rc;
-    if (!(*ret_seconds > 0)) /* too short for the clock: use the shortest time it can show */
+    if (!(*ret_seconds > 0)) /* too short for the clock: use the clock's shortest time */
         *ret_seconds = 1e-9;
     return AH_OK;
 }
 
-/* Returns the repeats that make a block last `block_s`, if each takes `each_s`. */
+/* Returns the number of repeats with which a block lasts `block_s`, if each repeat takes `each_s`. */
 static uint64_t repeats_for(const struct ah_sampler_work *work, double block_s, double each_s)
 {
     double most = work->repeats_max ? (double)work->repeats_max : (double)(1 << 20);
@@ -85,7 +85,7 @@ int ah_sampler_settle(const struct ah_sampler *sampler, const struct ah_sampler_
 {
     double block_s = sampler->block_s > 0 ? sampler->block_s : 0.004;
     double warm_s = sampler->warm_s > 0 ? sampler->warm_s : 0.25;
-    double recent[WARM_BLOCKS]; /* seconds per repeat, a ring */
+    double recent[WARM_BLOCKS]; /* seconds per repeat of the last blocks, as a ring */
     double spent = 0;
     uint64_t repeats = 1;
     for (unsigned i = 0; i < WARM_BLOCKS; i++)
@@ -147,7 +147,7 @@ static void tick(const struct ah_sampler *sampler, double done)
         sampler->tick(sampler->tick_context, done);
 }
 
-/* True if another round is wanted after `rounds` rounds. */
+/* True if another round is needed after `rounds` rounds. */
 static bool wants_more(const struct ah_sampler *sampler, unsigned rounds, uint64_t begin_ns,
                        const struct ah_sampler_series *series, size_t width)
 {
@@ -208,7 +208,7 @@ int ah_sampler_begin(const struct ah_sampler *sampler, const struct ah_sampler_w
     return AH_OK;
 }
 
-/* Returns the wanted blocks per sample, or fewer so that samples_min rounds fit the budget; at least one. */
+/* Returns the wanted number of blocks in a sample, or fewer (at least one) if samples_min rounds would not fit. */
 static unsigned affordable_blocks(const struct ah_sampler *sampler, double round_s)
 {
     unsigned wanted = sampler->blocks ? sampler->blocks : 3;
@@ -240,7 +240,7 @@ int ah_sampler_measure(const struct ah_sampler *sampler, const struct ah_sampler
         return rc;
     for (size_t i = 0; i < n; i++)
         ret_series[i].n = 0;
-    if (sampler->budget_s > 0) /* 0 would mean that no budget was given */
+    if (sampler->budget_s > 0) /* 0 would mean that there is no budget */
         rest.budget_s = fmax(sampler->budget_s - seconds_since(sampler, begin_ns), 1e-9);
     return ah_sampler_continue(&rest, &set, ret_series, err);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Printing: writes the keys of a family in alphabetical order, as the transformers library does, and reads the text
- * back. If a field differs from the model's, no config can express it. So only a correct config is printed.
+ * Printing: writes the keys of a family in alphabetical order, as the transformers library does. The text is then read
+ * back and compared with the model. If a field differs, no config can express the model, and nothing is printed.
  */
 #include "runtime/model/config.h"
 
@@ -102,7 +102,7 @@ static void put_layer_types(const struct print *print)
     ah_buffer_puts(print->out, "]");
 }
 
-/* Returns the first layer with a window. Older readers only support windows in all layers from some layer up. */
+/* Returns the first layer with a window. Older readers support windows only in all layers from one layer on. */
 static uint64_t first_windowed(const struct ah_model *model)
 {
     uint64_t i = 0;
@@ -203,7 +203,7 @@ static void keep_first(void *context, const char *path, const char *a, const cha
     snprintf(first->b, sizeof first->b, "%s", *b ? b : "not set");
 }
 
-/* Finds the first field in which the config differs from the model; its path is "" if none does. */
+/* Finds the first field in which the config differs from the model. Its path is "" if no field differs. */
 static int first_difference(const struct ah_model *model, const char *name, const struct ah_buffer *text,
                             struct difference *ret_first, struct ah_error *err)
 {
@@ -260,7 +260,7 @@ int ah_config_print(const struct ah_model *model, enum ah_dtype dtype, struct ah
 
 /* ---- an existing config ---- */
 
-/* The text of a key's value in the document; NULL if the document lacks the key. */
+/* The text of a key's value in a document; NULL if the key does not exist. */
 struct span {
     const char *begin, *end;
 };
@@ -286,7 +286,7 @@ static int find_value(const struct ah_buffer *text, const char *key, struct span
     return AH_OK;
 }
 
-/* Appends the text, with the value of `key` (if it exists) replaced by `value`. */
+/* Appends the text with the value of `key`, if it exists, replaced by `value`. */
 static int replace_value(const struct ah_buffer *text, const char *key, const char *value,
                          struct ah_buffer *out, struct ah_error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cursor: the text is known to be JSON, so nothing here checks it.
+ * Cursor: the text is known to be valid JSON, so no function here checks it.
  */
 #include "runtime/model/cursor_internal.h"
 
@@ -34,7 +34,7 @@ bool ah_cursor_next(struct ah_cursor *cursor, char close)
     return false;
 }
 
-/* Moves past the string that begins here. */
+/* Moves past the string at the cursor. */
 static void pass_text(struct ah_cursor *cursor)
 {
     for (cursor->at++; *cursor->at != '"'; cursor->at++)
@@ -72,7 +72,7 @@ static char *put_utf8(char *to, unsigned code)
     return to;
 }
 
-/* Decodes the escape at `from` (after its backslash) to `*to`; returns the end of the escape. */
+/* Decodes an escape to `*to`; `from` is after its backslash. Returns the end of the escape. */
 static const char *put_escape(const char *from, char **to)
 {
     static const char letters[] = "bfnrt", meanings[] = "\b\f\n\r\t";
@@ -83,7 +83,7 @@ static const char *put_escape(const char *from, char **to)
     }
     unsigned code = hex4(from + 1);
     from += 5;
-    if (code >= 0xD800 && code <= 0xDBFF) { /* its low surrogate follows */
+    if (code >= 0xD800 && code <= 0xDBFF) { /* the low surrogate must follow */
         code = 0x10000 + ((code - 0xD800) << 10) + (hex4(from + 2) - 0xDC00);
         from += 6;
     }
@@ -97,7 +97,7 @@ const char *ah_cursor_text(struct ah_cursor *cursor, struct ah_arena *arena)
     const char *from = cursor->at + 1;
     pass_text(cursor);
     const char *end = cursor->at - 1;
-    char *text = ah_arena_strndup(arena, from, (size_t)(end - from)); /* escapes only make it shorter */
+    char *text = ah_arena_strndup(arena, from, (size_t)(end - from)); /* the decoded text is never longer */
     if (!text || !memchr(from, '\\', (size_t)(end - from)))
         return text;
     char *to = text;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tensors that a pattern names are bits, one set per block. A tensor named in all layers becomes one pattern
- * ("layer.*.mlp.up.weight"), and a whole block becomes "layer.3.*".
+ * The tensors named by a pattern are bits in one mask per block. A tensor named in all layers becomes one pattern
+ * ("layer.*.mlp.up.weight"), and a block named as a whole becomes "layer.3.*".
  */
 #include "runtime/model/freeze.h"
 
@@ -16,7 +16,7 @@
 
 bool ah_freeze_add(struct ah_freeze_names *names, struct ah_arena *arena, const char *pattern)
 {
-    if ((names->n & (names->n + 1)) == 0) { /* 0, 1, 3, 7, ...: full */
+    if ((names->n & (names->n + 1)) == 0) { /* n is 0, 1, 3, 7, ...: the array is full */
         const char **grown = ah_arena_array(arena, 2 * names->n + 1, sizeof *grown);
         if (!grown)
             return false;
@@ -44,7 +44,7 @@ static bool matches(const struct ah_model *model, const char *pattern, const cha
            (strncmp(name, prefix, length) == 0 && names_it(pattern, name + length));
 }
 
-/* Finds the tensors of a block whose parts are all named. */
+/* Finds the tensors of a block with all parts named by the pattern. */
 static int match_block(const struct ah_model *model, uint64_t block, const char *pattern, uint32_t *ret_named,
                        struct ah_error *err)
 {
@@ -69,7 +69,7 @@ static int match_block(const struct ah_model *model, uint64_t block, const char 
     return AH_OK;
 }
 
-/* Adds "layer.3.*" or "layer.*" if all of `all` are named, else each name; `where` is "layer.3" or "layer.*". */
+/* Adds "layer.3.*" or "layer.*" if all of `all` are named, else each tensor. `where`: "layer.3" or "layer.*". */
 static bool add_named(const struct ah_model_tensor *tensors, size_t n, const char *where, uint32_t named,
                       uint32_t all, struct ah_arena *arena, struct ah_freeze_names *names)
 {

@@ -4,8 +4,8 @@
  * begin at multiples of 128 elements, so no call serves two tensors.
  *
  * Source of the distributions: _init_weights() of modeling_gpt2.py, modeling_llama.py and so on of
- * huggingface/transformers. gpt2 scales the two projections into the residual stream, after the GPT-2 paper; the others
- * do not. Embeddings, positions and an untied head are normal, like matrices.
+ * huggingface/transformers. After the GPT-2 paper, gpt2 scales the two projections into the residual stream; other
+ * families do not. Embeddings, positions and an untied head are normally distributed, like matrices.
  */
 #include "runtime/model/initial.h"
 
@@ -20,7 +20,7 @@
 
 enum { DRAW_ELEMENTS = 4, CHUNK_ELEMENTS = 32768 };
 
-/* Tensors whose output is added to the residual stream. */
+/* The projections into the residual stream. */
 static const char *const residual[] = {"attention.output.weight", "mlp.down.weight"};
 
 static double deviation(const struct ah_model *model, const struct ah_model_tensor *tensor)
@@ -69,7 +69,7 @@ static void clear_padding(const struct ah_model *model, const struct ah_weights_
         values[i - piece->first] = 0;
 }
 
-/* True if it is a norm's gain, not a bias. */
+/* True if the tensor of a norm is its gain, false if it is a bias. */
 static bool is_gain(const struct ah_model_tensor *tensor)
 {
     const char *point = strrchr(tensor->name, '.');

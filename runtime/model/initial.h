@@ -2,16 +2,16 @@
  *
  * Initial: the weights with which training from scratch begins.
  *
- * Every element depends only on seed, block, and its index in the block's flat vector: the same bits on every machine.
- * It uses Philox (base/philox.h, AH_PHILOX_INIT) and Box-Muller, with our own logarithm and sine, made of IEEE
- * operations only. So any thread may compute any part of a block.
+ * Every element depends only on the seed, its block, and its index in the block's flat vector. So any thread may
+ * compute any part of a block, and the bits are the same on every machine. Elements are made by Philox (base/philox.h,
+ * AH_PHILOX_INIT) and Box-Muller, with our own logarithm and sine, which use IEEE operations only.
  *
  * The distributions are those of the transformers library: matrices and tables normal with mean 0 and deviation
  * `initializer_range`, norms 1, biases and the padding token's row of the embedding 0; in gpt2 the two projections
  * into the residual stream have deviation `initializer_range` / sqrt(2 * layers).
  *
  *     rc = ah_initial_load(model, seed, pool, &sink, err);                // the sink of ah_weights_load()
- *     ah_initial_fill(model, seed, &piece, values);                       // or any piece, from any thread
+ *     ah_initial_fill(model, seed, &piece, values);                       // or any piece, on any thread
  */
 #ifndef AH_RUNTIME_MODEL_INITIAL_H
 #define AH_RUNTIME_MODEL_INITIAL_H
@@ -23,7 +23,7 @@
 void ah_initial_fill(const struct ah_model *model, uint64_t seed, const struct ah_weights_piece *piece,
                      float *ret_values);
 
-/* Hands every parameter to the sink, in the order of ah_weights_load() and on the calling thread. Threads of `pool`
+/* Hands every parameter to the sink on the calling thread, in the order of ah_weights_load(). Threads of `pool`
  * (optional) compute the values. Errors of the sink; AH_E_MEMORY. */
 int ah_initial_load(const struct ah_model *model, uint64_t seed, struct ah_pool *pool,
                     const struct ah_weights_sink *sink, struct ah_error *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opens files and reads tensors. A file is opened once and read through its descriptor. So the file that was checked
- * is the file that is read, even if another file gets its name meanwhile.
+ * Opens files and reads tensors. A file is opened once and read through its descriptor. So the file that was checked is
+ * the one read, even if another file gets its name meanwhile.
  */
 #include "runtime/model/safetensors.h"
 
@@ -132,7 +132,7 @@ const struct ah_safetensors_tensor *ah_safetensors_sort(struct ah_safetensors_te
 
 /* ---- opening ---- */
 
-/* Finds out whether an open descriptor is a folder, and the size of a file. */
+/* Finds out whether an open descriptor is a folder and, if it is a file, the file's size. */
 static int examine(int descriptor, const char *path, bool *ret_folder, uint64_t *ret_bytes,
                    struct ah_error *err)
 {
@@ -148,8 +148,8 @@ static int examine(int descriptor, const char *path, bool *ret_folder, uint64_t 
     return AH_OK;
 }
 
-/* Opens `path` as the next of `files->files` (which has room) and reads its header. With `ret_folder` (optional), a
- * folder is no error, and is not opened. */
+/* Opens `path` as the next of `files->files`, which has room, and reads its header. If `ret_folder` (optional) is
+ * given, a folder is no error, but is not opened. */
 static int open_file(struct ah_safetensors *files, struct ah_safetensors_table *table, const char *path,
                      bool *ret_folder, struct ah_error *err)
 {
@@ -158,7 +158,8 @@ static int open_file(struct ah_safetensors *files, struct ah_safetensors_table *
     file->path = ah_arena_strdup(&files->arena, path);
     if (!file->path)
         return ah_error_memory(err);
-    file->descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not wait for a pipe's writer */
+    /* does not wait if it is a pipe without a writer */
+    file->descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     char why[AH_FILE_REASON_MAX];
     if (file->descriptor < 0)
         return ah_safetensors_fail(err, AH_E_IO, path, NULL, "cannot be read: %s",
@@ -204,7 +205,7 @@ static int open_shards(struct ah_safetensors *files, struct ah_safetensors_table
     return rc;
 }
 
-/* Sorts the table and gives it to the reader. */
+/* Sorts the table's tensors and moves them to `files`. AH_E_DOCUMENT: two have the same name. */
 static int keep_tensors(struct ah_safetensors *files, struct ah_safetensors_table *table,
                         struct ah_error *err)
 {
@@ -323,7 +324,7 @@ static float from_f16(uint16_t stored)
              fraction = stored & 0x3FFu;
     uint32_t bits;
     float value;
-    if (exponent == 0) { /* zero, denormal: a multiple of 2^-24 */
+    if (exponent == 0) { /* zero or denormal: a multiple of 2^-24 */
         value = (float)fraction * 0x1p-24f;
         return sign ? -value : value;
     }
@@ -332,8 +333,8 @@ static float from_f16(uint16_t stored)
     return value;
 }
 
-/* Widens n 16-bit numbers, which are the second half of `values`, in place. In ascending order nothing is overwritten
- * before it is read: value i ends at byte 4i + 4, and unread numbers begin at 2n + 2i + 2. */
+/* Widens n 16-bit numbers in place. They are the second half of `values`. Value i ends at byte 4i + 4, and the unread
+ * numbers begin at 2n + 2i + 2. So in ascending order no number is overwritten before it is read. */
 static void widen(float *values, uint64_t n, enum ah_safetensors_dtype dtype)
 {
     const char *raw = (const char *)values + 2 * n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Digest: distinguishes weights without reading them all, by names, dtypes, shapes and the beginning of each tensor. It
- * ignores how tensors are spread over files, and everything else in a header.
+ * Digest: distinguishes weights by names, dtypes, shapes and the beginning of each tensor, without reading all of them.
+ * The number of files and everything else in a header do not matter.
  */
 #include "runtime/model/safetensors_internal.h"
 

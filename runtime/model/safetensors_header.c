@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The header of a safetensors file. Source: the format's description and reference implementation
- * (github.com/huggingface/safetensors), stricter in that unknown and repeated keys are refused.
+ * (github.com/huggingface/safetensors). The checks here are stricter: unknown and repeated keys are refused.
  *
- * After ah_safetensors_header(), for every tensor:
- *   (1) its elements, the product of its shape, and its bytes do not overflow
- *   (2) its data range has exactly its bytes and is inside the file
- *   (3) the ranges of a file's tensors, sorted, follow each other from the end of the header to the end of the file
+ * After ah_safetensors_header(), the following holds for every tensor:
+ *   (1) the number of its elements, which is the product of its shape, and its bytes do not overflow
+ *   (2) its data range is exactly as long as its bytes, and is inside the file
+ *   (3) the sorted ranges of a file's tensors cover it from the end of the header to the end of the file, without a gap
  */
 #include "runtime/model/cursor_internal.h"
 #include "runtime/model/safetensors_internal.h"
@@ -23,7 +23,7 @@ enum { LENGTH_BYTES = 8, TABLE_FIRST = 64 };
 struct header {
     const struct ah_safetensors_file *file;
     size_t index;
-    uint64_t data_bytes; /* bytes after the header */
+    uint64_t data_bytes; /* number of bytes after the header */
     uint64_t data_offset_bytes;
     struct ah_arena *arena;
     struct ah_safetensors_table *table;
@@ -83,7 +83,7 @@ static int count_bytes(struct header *header, struct ah_safetensors_tensor *tens
     return AH_OK;
 }
 
-/* Checks (1) and (2). */
+/* Checks (1) and (2) for one tensor. */
 static int place_tensor(struct header *header, struct ah_safetensors_tensor *tensor,
                         const uint64_t offsets[2])
 {
@@ -108,7 +108,7 @@ static int place_tensor(struct header *header, struct ah_safetensors_tensor *ten
     return AH_OK;
 }
 
-/* Reads the object of one tensor: it has each of the three keys once, and no other. */
+/* Reads the object of one tensor, which must have each of the three keys once, and no other key. */
 static int read_tensor(struct header *header, struct ah_safetensors_tensor *tensor)
 {
     static const char *const keys[] = {"dtype", "shape", "data_offsets"};
@@ -146,7 +146,7 @@ static int read_tensor(struct header *header, struct ah_safetensors_tensor *tens
     return place_tensor(header, tensor, offsets);
 }
 
-/* Checks that every value is text, and ignores what it says. */
+/* Checks that every value is text; the texts themselves do not matter. */
 static int read_metadata(struct header *header)
 {
     struct ah_cursor *cursor = &header->cursor;
@@ -209,7 +209,7 @@ static int compare_places(const void *a, const void *b)
     return strcmp(one->name, other->name);
 }
 
-/* Checks (3). */
+/* Checks (3) for one file. */
 static int check_places(const struct header *header, struct ah_safetensors_tensor *tensors, size_t n)
 {
     uint64_t at = header->data_offset_bytes;

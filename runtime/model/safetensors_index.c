@@ -18,7 +18,7 @@ enum { INDEX_MAX = AH_SAFETENSORS_HEADER_MAX };
 
 #define REFUSE(err, path, tensor, ...) ah_safetensors_fail(err, AH_E_DOCUMENT, path, tensor, __VA_ARGS__)
 
-/* Counts the members of the object here, without moving. */
+/* Counts the members of the object at the cursor, which stays there. */
 static size_t count_members(struct ah_cursor cursor)
 {
     size_t n = 0;
@@ -104,7 +104,7 @@ static int compare_files(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Sorts the places and lists their files. */
+/* Sorts the places by tensor, and lists the files they name. */
 static int list_files(struct ah_safetensors_index *index, const char *path, struct ah_error *err)
 {
     size_t n = index->n_places;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writing: the header is written first and gives every tensor its offset, so pieces may come in any order. The bytes
- * equal those of the reference library: tensors sorted by name (all of one dtype), header padded to 8 bytes.
+ * Writing: the header is written first. It determines the offset of every tensor, so pieces may be written in any
+ * order. The bytes equal the reference library's: tensors sorted by name (all of one dtype), header padded to 8 bytes.
  */
 #include "base/bf16.h"
 #include "base/buffer.h"
@@ -24,7 +24,7 @@ struct ah_safetensors_slot {
     const char *name; /* in arena */
     uint64_t elements;
     uint64_t offset_bytes;        /* offset in the file */
-    atomic_uint_fast64_t written; /* elements written */
+    atomic_uint_fast64_t written; /* number of elements written */
 };
 
 static int fail_write(struct ah_error *err, const char *path)
@@ -56,8 +56,8 @@ static void put_tensor(struct ah_buffer *out, const struct ah_safetensors_spec *
     ah_buffer_printf(out, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", begin, end);
 }
 
-/* Prints the header, without its length, to `out`, and sets the slots' offsets from the beginning of the data. Returns
- * the data's bytes. */
+/* Prints the header to `out`, without its length. Sets the slots' offsets, counted from the beginning of the data.
+ * Returns the bytes of data. */
 static uint64_t lay_out(struct ah_safetensors_writer *writer, const struct ah_safetensors_spec *specs,
                         const struct ah_safetensors_spec **order, struct ah_buffer *out)
 {
@@ -104,7 +104,7 @@ static int open_file(struct ah_safetensors_writer *writer, int flags, struct ah_
     return writer->descriptor < 0 ? fail_write(err, writer->path) : AH_OK;
 }
 
-/* Creates the file and reserves its space if the file system can, so that a full disk shows now. */
+/* Creates the file. If the file system can, reserves its space, so that a full disk shows now. */
 static int create_file(struct ah_safetensors_writer *writer, uint64_t bytes, struct ah_error *err)
 {
     int rc = open_file(writer, O_CREAT | O_EXCL, err);
@@ -128,7 +128,7 @@ static int place_tensors(struct ah_safetensors_writer *writer, const struct ah_s
     free(order);
     if (header->failed)
         return ah_error_memory(err);
-    uint64_t length = header->size; /* little-endian, as the host */
+    uint64_t length = header->size; /* the host is little-endian, like the format */
     for (size_t i = 0; i < writer->n; i++)
         writer->slots[i].offset_bytes += sizeof length + length;
     *ret_bytes = sizeof length + length + data_bytes;
@@ -144,7 +144,7 @@ static int create(struct ah_safetensors_writer *writer, const struct ah_safetens
         return rc;
     if (writer->partial)
         return open_file(writer, 0, err);
-    const uint64_t length = header->size; /* little-endian, as the host */
+    const uint64_t length = header->size; /* the host is little-endian, like the format */
     rc = create_file(writer, bytes, err);
     if (!rc)
         rc = write_bytes(writer, &length, sizeof length, 0, err);
@@ -206,7 +206,7 @@ int ah_safetensors_write(struct ah_safetensors_writer *writer, size_t index, uin
     return rc;
 }
 
-/* Closes, so that abandoning leaves the file; reports errors that only closing shows. */
+/* Closes the file, so that abandoning leaves it, and reports errors that show only on closing. */
 int ah_safetensors_finish(struct ah_safetensors_writer *writer, struct ah_error *err)
 {
     int rc = AH_OK;

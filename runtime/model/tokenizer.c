@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Source: bytes_to_unicode() of openai/gpt-2 (src/encoder.py). A byte printable in Latin-1 is its own letter, the
- * others are U+0100, U+0101, ... BPE and WordLevel have {"piece": id} in model.vocab, Unigram [["piece", score], ...].
+ * Source: bytes_to_unicode() of openai/gpt-2 (src/encoder.py). A byte printable in Latin-1 is its own letter; letters
+ * of other bytes are U+0100, U+0101, ... In model.vocab, BPE and WordLevel have {"piece": id}, and Unigram has
+ * [["piece", score], ...].
  */
 #include "runtime/model/tokenizer.h"
 
@@ -23,8 +24,8 @@ enum { FILE_MAX_BYTES = 256 << 20, IDS_MAX = 1 << 22, LETTERS = 512 };
 struct loading {
     struct ah_tokenizer *tokenizer;
     bool byte_level;
-    short bytes[LETTERS]; /* by letter: the byte that it encodes; -1: none */
-    bool failed;          /* no memory */
+    short bytes[LETTERS]; /* by letter: the encoded byte; -1: none */
+    bool failed;          /* there was no memory */
 };
 
 static void set_letters(short bytes[LETTERS])
@@ -38,7 +39,7 @@ static void set_letters(short bytes[LETTERS])
     }
 }
 
-/* Reads the letter at `*from`. Letters for bytes have at most two bytes; -1: a longer letter, which is not skipped. */
+/* Reads the letter at `*from`, of one or two bytes of UTF-8. Returns -1 for a longer letter, without moving. */
 static int take_letter(const char **from)
 {
     const unsigned char *at = (const unsigned char *)*from;
@@ -48,7 +49,7 @@ static int take_letter(const char **from)
     return at[0] < 0x80 ? at[0] : (at[0] & 0x1F) << 6 | (at[1] & 0x3F);
 }
 
-/* Decodes in place: the bytes are never longer than their letters. */
+/* Decodes a piece in place, since the decoded bytes are never longer. */
 static void decode(const struct loading *loading, char *piece)
 {
     unsigned byte;
@@ -77,7 +78,7 @@ static void decode(const struct loading *loading, char *piece)
     *to = '\0';
 }
 
-/* Sets the text of a piece, which is in the arena. Ignores an id out of range. */
+/* Sets the text of a piece; the text is in the arena. Ignores an id that is out of range. */
 static void set_piece_text(struct loading *loading, uint64_t id, const char *piece)
 {
     struct ah_tokenizer *tokenizer = loading->tokenizer;
@@ -139,7 +140,7 @@ static void read_model(struct loading *loading, struct ah_cursor *cursor)
         }
 }
 
-/* Reads [{"id": 5, "content": "<|endoftext|>"}, ...]; these texts are not encoded. */
+/* Reads [{"id": 5, "content": "<|endoftext|>"}, ...], whose texts are not encoded. */
 static void read_added(struct loading *loading, struct ah_cursor *cursor)
 {
     struct ah_arena *arena = &loading->tokenizer->arena;
@@ -166,7 +167,7 @@ static void read_added(struct loading *loading, struct ah_cursor *cursor)
     }
 }
 
-/* Reads everything. Added tokens come before the model in the file, but override its tokens. */
+/* Reads the model, then added tokens. The file has them in the other order, but added tokens override the model's. */
 static void read_all(struct loading *loading, const struct ah_buffer *text)
 {
     for (int pass = 0; pass < 2; pass++) {

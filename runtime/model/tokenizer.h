@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tokenizer: the text of tokens, from a Hugging Face tokenizer.json. It only shows tokens to people; autohete-tokenize
+ * Tokenizer: gives the text of tokens, from a Hugging Face tokenizer.json, to show tokens to people. autohete-tokenize
  * turns text into tokens.
  *
- * A token's text is the bytes of its piece. In a byte-level vocabulary each letter of the piece encodes a byte. In
- * others the piece is the text, with "\xe2\x96\x81" (U+2581) as a blank and "<0x0A>" as that byte. The texts, joined,
- * are the original text, except for a blank that a tokenizer put before the first word.
+ * A token's text is the bytes of its piece. In a byte-level vocabulary, each letter of the piece encodes a byte. In
+ * other vocabularies the piece is the text itself, except that "\xe2\x96\x81" (U+2581) means a blank and "<0x0A>" the
+ * byte 0x0A. The joined texts are the original text, except for a blank that a tokenizer put before the first word.
  *
  *     struct ah_tokenizer tokenizer;
  *     rc = ah_tokenizer_load(&tokenizer, "llama-2-7b", err);
@@ -22,12 +22,12 @@
 
 struct ah_tokenizer {
     struct ah_arena arena;
-    const char **texts; /* (n), in the arena; NULL: no such token */
+    const char **texts; /* (n), in the arena; NULL: no token has this id */
     uint64_t n;
 };
 
-/* Loads `path`, a tokenizer.json or its folder. AH_E_IO: it cannot be read; AH_E_DOCUMENT: no vocabulary, or ids of
- * 2^22 or more; AH_E_MEMORY. `ret_tokenizer` is released after a failure. */
+/* Loads a tokenizer.json; `path` is the file or its folder. AH_E_IO: it cannot be read; AH_E_DOCUMENT: it has no
+ * vocabulary, or ids of 2^22 or more; AH_E_MEMORY. `ret_tokenizer` is released after a failure. */
 int ah_tokenizer_load(struct ah_tokenizer *ret_tokenizer, const char *path, struct ah_error *err);
 
 /* Returns the text of a token; NULL if no token has that id. Borrowed until release. */

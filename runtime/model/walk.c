@@ -20,7 +20,7 @@ struct ah_weights_piece ah_walk_piece(const struct ah_walk_step *step, uint64_t 
     return piece;
 }
 
-/* Visits the bands of step->part. Its tensor begins at `first` in the block's flat vector. */
+/* Visits the bands of step->part, whose tensor begins at element `first` of the block's flat vector. */
 static int walk_part(struct ah_walk_step *step, uint64_t first, visit_step *visit, void *context)
 {
     const struct ah_names_part *part = step->part;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walk: the one order in which weights are loaded, saved and initialised: block by block, tensor by tensor, part by
- * part, band by band. A band is as many whole rows of a part as its limit allows, or part of one row that exceeds it. A
- * band is handed out in pieces. For a transposed part, whose rows are columns in the file, bands are larger, and files
- * are read and written AH_WALK_LINES lines at a time. The part of a line in a band takes one system call, and both
+ * Walk: the common order for loading, saving and initialising weights: block by block, tensor by tensor, part by part,
+ * band by band. A band has as many whole rows of a part as its limit allows, or a piece of one row that exceeds the
+ * limit. A band is handed out in pieces. The rows of a transposed part are columns in the file. Its bands are larger,
+ * and files are read and written AH_WALK_LINES lines at a time. Each line of a band takes one system call, and both
  * sides of the transposition use whole cache lines.
  */
 #ifndef AH_RUNTIME_MODEL_WALK_INTERNAL_H
@@ -14,29 +14,30 @@
 
 enum {
     AH_WALK_LINES = 16,
-    AH_WALK_ROWS_MAX = AH_WEIGHTS_PIECE_MAX / AH_WALK_LINES, /* of a transposed band: its lines fit a piece */
-    AH_WALK_ROWS_MIN = 128,                  /* of a transposed band, if AH_WALK_BAND_MAX allows */
-    AH_WALK_BAND = 4 * AH_WEIGHTS_PIECE_MAX, /* elements of a transposed band, if that gives enough rows */
+    /* most rows of a transposed band: AH_WALK_LINES lines fit a piece */
+    AH_WALK_ROWS_MAX = AH_WEIGHTS_PIECE_MAX / AH_WALK_LINES,
+    AH_WALK_ROWS_MIN = 128,                  /* least rows of a transposed band, if AH_WALK_BAND_MAX allows */
+    AH_WALK_BAND = 4 * AH_WEIGHTS_PIECE_MAX, /* most elements of a transposed band, if its rows suffice */
     AH_WALK_BAND_MAX = 64 * AH_WEIGHTS_PIECE_MAX,
 };
 
 struct ah_walk_step {
     const struct ah_names_part *part; /* borrowed until the visit returns */
-    size_t ordinal;                   /* the part's number among all parts of the model */
-    uint64_t row, rows;               /* the band, in the part */
+    size_t ordinal;                   /* number of the part among all parts of the model */
+    uint64_t row, rows;               /* range of the band within the part: rows, then columns */
     uint64_t col, cols;
-    struct ah_weights_piece
-        band; /* rows x cols elements; a transposed part's may exceed AH_WEIGHTS_PIECE_MAX */
+    /* rows x cols elements; may exceed AH_WEIGHTS_PIECE_MAX if the part is transposed */
+    struct ah_weights_piece band;
 };
 
-/* Returns the piece of the band that begins at the band's element `at`. */
+/* Returns the piece that begins at element `at` of the band. */
 struct ah_weights_piece ah_walk_piece(const struct ah_walk_step *step, uint64_t at);
 
-/* Visits every band; stops at the first visit that does not return AH_OK, and returns that. */
+/* Visits every band. Stops at the first visit whose result is not AH_OK, and returns that result. */
 int ah_walk_bands(const struct ah_model *model, int (*visit)(void *context, const struct ah_walk_step *step),
                   void *context);
 
-/* Visits every part once, with an empty band. */
+/* Visits every part once, with an empty band, like ah_walk_bands(). */
 int ah_walk_parts(const struct ah_model *model, int (*visit)(void *context, const struct ah_walk_step *step),
                   void *context);
 

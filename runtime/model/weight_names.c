@@ -3,8 +3,8 @@
  * The names of five families, as tables. Source: modeling_gpt2.py, modeling_llama.py, modeling_mistral.py,
  * modeling_qwen2.py, modeling_qwen3.py of huggingface/transformers.
  *
- * gpt2 stores matrices as Conv1D, inputs by outputs, and q, k, v in one; the others store nn.Linear, outputs by
- * inputs, and q, k, v separately. Tables of tokens and positions are entries by width everywhere.
+ * gpt2 stores matrices as Conv1D, inputs by outputs, with q, k and v in one matrix. The other families store them as
+ * nn.Linear, outputs by inputs, with q, k and v separate. Tables of tokens and positions are always entries by width.
  */
 #include "runtime/model/weight_names.h"
 
@@ -13,12 +13,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The rows of our tensor that are a part. */
+/* The rows of one of our tensors that form a part. */
 enum slice { ALL, QUERY, KEY, VALUE };
 
 struct row {
     const char *ours;   /* name in ah_model_tensors() */
-    const char *theirs; /* follows the prefix, and in layers the layer's number */
+    const char *theirs; /* what follows the prefix or, in layers, the layer's number */
     enum slice slice;
     bool transposed;
 };
@@ -67,14 +67,14 @@ static const struct row llama_rows[] = {
     {0},
 };
 
-/* The head's name has no prefix in any family. */
+/* The names of the head's projection. In the files it has no prefix in any family. */
 static const char head_ours[] = "head.weight", head_theirs[] = "lm_head.weight";
 
 struct family {
     const char *prefix;
-    const char *layers; /* text before a layer's number */
+    const char *layers; /* text before the number of a layer */
     const struct row *rows;
-    const char *ignorable[3]; /* endings of names whose tensors contain nothing learned */
+    const char *ignorable[3]; /* endings of names of tensors without learned values */
 };
 
 static const struct family families[] = {

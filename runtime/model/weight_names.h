@@ -2,8 +2,8 @@
  *
  * Names: the names of a block's tensors in files of the ecosystem (docs/weights.md lists them).
  *
- * Our tensors are packed (q over k over v) and always outputs by inputs. Hugging Face names, splits and stores tensors
- * differently in each family. A PART is one of their tensors: some rows of one of ours.
+ * Our tensors are packed (q over k over v) and always outputs by inputs. In files of Hugging Face, each family names,
+ * splits and stores tensors differently. A PART is one tensor of such a file; it is some rows of one of our tensors.
  *
  *     struct ah_names_part parts[AH_NAMES_PARTS_MAX];
  *     size_t n = ah_names_parts(model, block, parts);   // "model.layers.3.self_attn.k_proj.weight", ...
@@ -20,28 +20,27 @@
 enum { AH_NAMES_PARTS_MAX = 2 * AH_MODEL_TENSORS_MAX, AH_NAMES_NAME_MAX = 96 };
 
 struct ah_names_part {
-    char name[AH_NAMES_NAME_MAX]; /* name in files of the family's own library, with its prefix */
+    char name[AH_NAMES_NAME_MAX]; /* name in files of the family's own library, prefix included */
     size_t tensor;                /* index in ah_model_tensors() */
-    uint64_t row, rows;           /* the part is these rows of the tensor */
-    uint64_t cols;                /* all columns of the tensor */
-    bool transposed;              /* the file stores inputs by outputs */
-    size_t n_shape;               /* dimensions in the file; 1 for vectors */
+    uint64_t row, rows;           /* the rows of the tensor that form the part */
+    uint64_t cols;                /* number of columns, all those of the tensor */
+    bool transposed;              /* true if the file stores inputs by outputs */
+    size_t n_shape;               /* number of dimensions in the file; 1 for vectors */
     uint64_t shape[2];
 };
 
-/* Lists the parts of a block, tensor by tensor in flat order. The parts of a tensor are in the order of its rows, and
- * cover them. Returns how many. Blocks are numbered as for ah_model_block_kind(). */
+/* Lists the parts of a block, tensor by tensor in flat order. A tensor's parts cover its rows in order. Returns the
+ * number of parts. Blocks are numbered as for ah_model_block_kind(). */
 size_t ah_names_parts(const struct ah_model *model, uint64_t block,
                       struct ah_names_part ret_parts[AH_NAMES_PARTS_MAX]);
 
-/* Returns the prefix of all names but the head's: "model." or "transformer.". Files of a bare model leave it out. */
+/* Returns the prefix of all names except the head's: "model." or "transformer.". Files of a bare model leave it out. */
 const char *ah_names_prefix(enum ah_family family);
 
 /* Returns the name of the head's projection, which files of a tied model may leave out. */
 const char *ah_names_head(void);
 
-/* True if a tensor of that name, with or without prefix, contains nothing learned (masks, angles), as in older
- * files. */
+/* True if a tensor of that name, with or without prefix, has no learned values, as in older files (masks, angles). */
 bool ah_names_ignorable(enum ah_family family, const char *name);
 
 #endif

@@ -2,9 +2,9 @@
  *
  * Weights: moves weights between files in the ecosystem's layout and the caller's flat vectors, piece by piece.
  *
- * The caller decides where the vectors are stored (host, device, several arenas). Loading hands out pieces in fp32,
- * saving asks for pieces, both block by block and tensor by tensor in flat order. So a model is never in memory twice.
- * A piece is part of one tensor; padding between tensors is never handed out or asked for.
+ * The caller decides where the vectors are stored (host, device, several arenas). Loading hands out pieces in fp32, and
+ * saving asks for pieces, block by block and tensor by tensor in flat order. So a model is never in memory twice. A
+ * piece is part of one tensor and has no padding.
  *
  *     static int keep(void *context, const struct ah_weights_piece *piece, const float *values,
  *                     struct ah_error *err)
@@ -26,16 +26,16 @@
 
 enum { AH_WEIGHTS_PIECE_MAX = 1 << 18 }; /* elements */
 
-/* Elements of one tensor of one block that follow each other in the flat vector. */
+/* Elements of one tensor of one block that are adjacent in the flat vector. */
 struct ah_weights_piece {
     uint64_t block;
     size_t tensor;    /* index in ah_model_tensors() and struct ah_flat */
-    uint64_t first;   /* element of the tensor, row-major */
-    uint64_t element; /* the same element in the block's full flat vector */
+    uint64_t first;   /* index of the first element in the tensor, row-major */
+    uint64_t element; /* index of the first element in the block's full flat vector */
     uint64_t n;       /* 1 to AH_WEIGHTS_PIECE_MAX */
 };
 
-/* Takes a piece; `values` are borrowed until it returns. A failure ends the load, which returns it. */
+/* Takes a piece; `values` are borrowed until the function returns. A failure ends the load, which returns the code. */
 typedef int ah_weights_take(void *context, const struct ah_weights_piece *piece, const float *values,
                             struct ah_error *err);
 /* Writes a piece to `ret_values`. */
@@ -45,7 +45,7 @@ typedef int ah_weights_give(void *context, const struct ah_weights_piece *piece,
 struct ah_weights_sink {
     ah_weights_take *take;
     void *context;
-    /* (optional) True if it takes this block. Other blocks are neither read nor initialised. NULL: it takes all. */
+    /* (optional) True if the sink takes this block. Other blocks are neither read nor initialised. NULL: all. */
     bool (*wants)(const void *context, uint64_t block);
 };
 
@@ -59,37 +59,37 @@ struct ah_weights_source {
     void *context;
 };
 
-/* Hands every parameter of the model in `path` (a folder, or a file: safetensors.h) to the sink, once. Before the
- * first piece every name, shape and dtype is checked. AH_E_MISMATCH names the tensor that is missing, has another
- * shape or belongs to no block; a tied head's own copy may be present if it equals the embedding.
- * AH_E_NUMERIC: a value that is not finite. AH_E_DOCUMENT, AH_E_IO: as ah_safetensors_open(). */
+/* Hands every parameter of the model in `path`, a folder or a file (safetensors.h), to the sink once. Checks every
+ * name, shape and dtype before the first piece. AH_E_MISMATCH names the tensor that is missing, has another shape or
+ * belongs to no block. A tied head's own copy may be present if it equals the embedding. AH_E_NUMERIC: a value is not
+ * finite. AH_E_DOCUMENT, AH_E_IO: as ah_safetensors_open(). */
 int ah_weights_load(const struct ah_model *model, const char *path, const struct ah_weights_sink *sink,
                     struct ah_error *err);
 
 struct ah_weights_options {
-    enum ah_dtype dtype;  /* dtype in the files; AH_FP32 keeps masters exactly */
-    uint64_t shard_bytes; /* most data in one file, unless a single tensor is larger; 0: 5e9 */
-    const char *config;   /* (optional) text of the config.json to save, too (config.h); borrowed */
+    enum ah_dtype dtype;  /* dtype of the files; AH_FP32 keeps masters exactly */
+    uint64_t shard_bytes; /* most bytes of data in one file, unless a single tensor is larger; 0: 5e9 */
+    const char *config;   /* (optional) text of a config.json to be saved as well (config.h); borrowed */
 };
 
-/* The blocks that one of several writers holds. */
+/* The blocks of one of several writers. */
 struct ah_weights_part {
     bool (*keeps)(const void *context, uint64_t block);
     const void *context;
 };
 
-/* Returns the bytes on disk of ah_weights_save(): exact for the data, rounded up for headers and the index. */
+/* Returns the bytes that ah_weights_save() needs on disk: exact for the data, rounded up for headers and the index. */
 uint64_t ah_weights_bytes(const struct ah_model *model, enum ah_dtype dtype);
 
-/* Writes the model into `folder`, which exists and has none of these files: "model.safetensors", or
- * "model-00001-of-00003.safetensors" and so on with their index; and "config.json". Each file is synced, the folder is
- * not. After a failure an unfinished file is removed and finished ones stay: save into a temporary folder and rename
- * it. */
+/* Writes the model into `folder`, which must exist without these files: "model.safetensors", or
+ * "model-00001-of-00003.safetensors" and so on with their index; and "config.json". Syncs each file, but not the
+ * folder. After a failure, an unfinished file is removed and finished ones stay; so save into a temporary folder and
+ * rename it. */
 int ah_weights_save(const struct ah_model *model, const struct ah_weights_source *source,
                     const struct ah_weights_options *options, const char *folder, struct ah_error *err);
 
-/* Save by several writers that all see `folder`. One writer makes every file, with weights still without values. Then
- * all fill in their blocks, at the same time and in any order. Filling syncs; files stay after a failure. */
+/* Save by several writers that all see `folder`. One writer makes every file, without values of weights. Then all
+ * writers fill in their blocks, at the same time and in any order. Filling syncs. Files stay after a failure. */
 int ah_weights_make(const struct ah_model *model, const struct ah_weights_options *options,
                     const char *folder, struct ah_error *err);
 int ah_weights_fill(const struct ah_model *model, const struct ah_weights_source *source,

@@ -17,14 +17,14 @@ struct load {
     const char *path;
     const struct ah_weights_sink *sink;
     struct ah_safetensors files;
-    size_t skipped; /* bytes of names to skip: the prefix, if the files leave it out */
-    bool *used;     /* by tensor of the files: a part has used it */
-    float *values;  /* AH_WALK_BAND_MAX; memory is only used as far as bands reach */
-    float *lines;   /* AH_WEIGHTS_PIECE_MAX; lines of the file, or values to compare with */
+    size_t skipped; /* bytes to skip in names of parts: the prefix, if the files leave it out */
+    bool *used;     /* by tensor of the files: true if a part has used it */
+    float *values;  /* AH_WALK_BAND_MAX; only the memory that bands reach is used */
+    float *lines;   /* AH_WEIGHTS_PIECE_MAX; lines of the file, or values to be compared */
     struct ah_error *err;
 };
 
-/* Returns the name of a part in these files. */
+/* Returns the name that a part has in these files. */
 static const char *name_of(const struct load *load, const struct ah_names_part *part)
 {
     return strcmp(part->name, ah_names_head()) ? part->name + load->skipped : part->name;
@@ -43,7 +43,7 @@ static const char *path_of(const struct load *load, const struct ah_safetensors_
 
 /* ---- checks ---- */
 
-/* Returns an unused tensor of the files whose name is near that of a missing tensor; NULL: none is near. */
+/* Returns an unused tensor of the files with a name near that of a missing tensor; NULL: none is near. */
 static const char *nearest(const struct load *load, const char *name)
 {
     const char **candidates = malloc(CANDIDATES_MAX * sizeof *candidates);
@@ -86,7 +86,7 @@ static int check_shape(const struct load *load, const struct ah_names_part *part
                                ah_safetensors_shape_text(part->shape, part->n_shape, needs));
 }
 
-/* Marks a part's tensor as used, if it exists. A missing tensor may then be found among the unused ones. */
+/* Marks a part's tensor as used, if it exists. For a missing tensor, an unused one may then be suggested. */
 static int mark_part(void *context, const struct ah_walk_step *step)
 {
     struct load *load = context;
@@ -108,11 +108,11 @@ static int check_part(void *context, const struct ah_walk_step *step)
     const struct load *load = context;
     const struct ah_safetensors_tensor *tensor = find_tensor(load, step->part);
     int rc = check_shape(load, step->part, tensor);
-    return rc ? rc
-              : ah_safetensors_read(&load->files, tensor, 0, 0, load->values, load->err); /* checks dtype */
+    /* reads nothing, but checks the dtype */
+    return rc ? rc : ah_safetensors_read(&load->files, tensor, 0, 0, load->values, load->err);
 }
 
-/* A tied model's second copy of its table must have the same numbers; otherwise it is another model. */
+/* Checks that the second copy of a tied model's table, if any, has the same values. Otherwise it is another model. */
 static int check_copy(const struct load *load, const struct ah_names_part *embedding)
 {
     const struct ah_safetensors_tensor *table = find_tensor(load, embedding);
@@ -172,7 +172,7 @@ static int check_files(struct load *load)
 
 /* ---- values ---- */
 
-/* Reads the band's stretches of `n` lines of the file into load->lines, one after the other. */
+/* Reads `n` lines of the file, as far as they are in the band, one after another into load->lines. */
 static int read_lines(const struct load *load, const struct ah_walk_step *step,
                       const struct ah_safetensors_tensor *tensor, uint64_t col, uint64_t n)
 {
@@ -185,7 +185,7 @@ static int read_lines(const struct load *load, const struct ah_walk_step *step,
     return rc;
 }
 
-/* Reads a transposed part: lines of the file are our columns. */
+/* Reads a band of a transposed part. Lines of the file are our columns. */
 static int read_transposed(const struct load *load, const struct ah_walk_step *step,
                            const struct ah_safetensors_tensor *tensor)
 {

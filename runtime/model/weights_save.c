@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Saving: one walk in flat order. A new file begins when the next tensor would exceed the limit, so one file is open at
- * a time. (The ecosystem uses the same rule, in its own order; readers use the index.) If several processes write,
- * one first makes all files, and each walks over its own blocks.
+ * a time. The ecosystem uses the same rule, in its own order; readers use the index. If several processes write, one
+ * makes all files first, and each process walks over its own blocks.
  */
 #include "base/buffer.h"
 #include "base/file.h"
@@ -25,15 +25,16 @@ struct save {
     const struct ah_model *model;
     const struct ah_weights_source *source;
     const struct ah_weights_options *options;
-    const struct ah_weights_part *part; /* (optional) the files exist, and only these blocks are written */
+    /* (optional) if set, the files exist, and only these blocks are written */
+    const struct ah_weights_part *part;
     const char *folder;
     struct ah_names_part *parts; /* owned; of all blocks, by ordinal */
-    size_t *shards;              /* owned; file number, by ordinal */
+    size_t *shards;              /* owned; number of the file, by ordinal */
     size_t n_parts, n_shards;
-    uint64_t total_bytes, shard_bytes;   /* of data; of the last shard */
+    uint64_t total_bytes, shard_bytes;   /* bytes of data: of all shards, of the last shard */
     struct ah_safetensors_writer writer; /* of shard `open` - 1 */
-    size_t open, first;                  /* its first part */
-    float *values; /* owned; AH_WALK_BAND_MAX; memory is only used as far as bands reach */
+    size_t open, first;                  /* 1 + index of the open shard, 0: none; its first part */
+    float *values; /* owned; AH_WALK_BAND_MAX; only the memory that bands reach is used */
     float *lines;  /* owned; AH_WEIGHTS_PIECE_MAX; lines of the file */
     struct ah_error *err;
 };
@@ -90,7 +91,7 @@ static int close_shard(struct save *save)
     return rc;
 }
 
-/* Opens the file that part `of` is in. */
+/* Opens the file of part `of`. */
 static int open_shard(struct save *save, size_t of)
 {
     char name[SHARD_NAME_MAX], path[PATH_MAX];
@@ -118,7 +119,7 @@ static int open_shard(struct save *save, size_t of)
     return rc;
 }
 
-/* Writes a transposed part: our columns are lines of the file. */
+/* Writes a band of a transposed part. Our columns are lines of the file. */
 static int write_transposed(struct save *save, const struct ah_walk_step *step, size_t index)
 {
     int rc = AH_OK;
@@ -143,7 +144,7 @@ static int reach_shard(struct save *save, size_t ordinal)
     return rc ? rc : open_shard(save, ordinal);
 }
 
-/* Makes the files without values. All processes, this one too, fill them in later. */
+/* Makes the file of a part, without values. Later all processes, this one included, fill them in. */
 static int make_part(void *context, const struct ah_walk_step *step)
 {
     struct save *save = context;
@@ -190,7 +191,7 @@ static int compare_entries(const void *a, const void *b)
     return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
 }
 
-/* Prints the index as json.dumps(index, indent=2, sort_keys=True) does. */
+/* Prints the index in the format of json.dumps(index, indent=2, sort_keys=True). */
 static void print_index(const struct save *save, struct entry *entries, struct ah_buffer *out)
 {
     char file[SHARD_NAME_MAX];
@@ -222,7 +223,7 @@ static int write_index(const struct save *save)
     return rc;
 }
 
-/* Files of tensors never replace others. Config and index are written last, so first check that they do not exist. */
+/* Checks that files to be written do not exist. Config and index are written last, so it is checked before. */
 static int check_absent(const struct save *save)
 {
     static const char *const names[] = {AH_SAFETENSORS_FILE, AH_SAFETENSORS_INDEX, "config.json"};
@@ -238,7 +239,7 @@ static int check_absent(const struct save *save)
     return AH_OK;
 }
 
-/* Without a source it only makes the files. */
+/* Writes the files of tensors. Without a source it only makes them. */
 static int save_tensors(struct save *save)
 {
     int rc = save->source ? ah_walk_bands(save->model, save_band, save)
@@ -265,7 +266,7 @@ struct total {
 
 static int add_part(void *context, const struct ah_walk_step *step)
 {
-    enum { LINES_BYTES = 128 }; /* of a part in a header and in the index, without its name */
+    enum { LINES_BYTES = 128 }; /* bytes that a part takes in a header and in the index, without its name */
     struct total *total = context;
     total->bytes += step->part->rows * step->part->cols * ah_dtype_bytes(total->dtype) + LINES_BYTES +
                     2 * strlen(step->part->name);
@@ -274,7 +275,7 @@ static int add_part(void *context, const struct ah_walk_step *step)
 
 uint64_t ah_weights_bytes(const struct ah_model *model, enum ah_dtype dtype)
 {
-    enum { FILES_BYTES = 4096 }; /* for each file: the end of its header, rounded up */
+    enum { FILES_BYTES = 4096 }; /* bytes for each file: the end of its header, rounded up */
     struct total total = {dtype, FILES_BYTES};
     ah_walk_parts(model, add_part, &total);
     return total.bytes;

@@ -8,7 +8,7 @@
 
 const char *const ah_devices_words[] = {"cpu", "cuda", NULL};
 
-/* Reads the digits after a colon, if there is one. */
+/* Reads the number after a colon, if `name` has one. */
 static int read_index(const char *name, size_t length, uint32_t *ret_index, struct ah_error *err)
 {
     const char *digits = name + length + 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Devices: finds the device that `--device NAME` names: `cpu`, `cuda`, `cuda:1`.
+ * Devices: finds the device named by `--device NAME`, such as `cpu`, `cuda` or `cuda:1`.
  */
 #ifndef AH_RUN_DEVICES_H
 #define AH_RUN_DEVICES_H
@@ -10,11 +10,11 @@
 
 #include <stdint.h>
 
-/* NULL-terminated: the names without an index, the default first. */
+/* The names of devices, without an index, the default first; NULL-terminated. */
 extern const char *const ah_devices_words[];
 
-/* Finds the driver and index of device `name` (NULL: the default). Loads the device's plugin if it has one. AH_E_USAGE:
- * `name` is no device; AH_E_MISSING and AH_E_MISMATCH from ah_plugin_load(). */
+/* Finds the driver and index of device `name` (NULL: the default), and loads the device's plugin if it has one.
+ * AH_E_USAGE: `name` is no device; AH_E_MISSING and AH_E_MISMATCH from ah_plugin_load(). */
 int ah_devices_find(const char *name, const struct ah_device_driver **ret_driver, uint32_t *ret_index,
                     struct ah_error *err);
 

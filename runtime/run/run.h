@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run: trains as a plan says; shared by the verbs `run` and `compare --measured`.
+ * Run: trains as a plan says, for the verbs `run` and `compare --measured`.
  *
  *     struct ah_run run;
  *     rc = ah_run_open(&run, &host, plan, &options, err);  // data, device, weights or a checkpoint: all checks
  *     rc = ah_run_train(&run, &listener, err);                // steps, evaluations, saves
  *     ah_run_close(&run);                                  // in every case
  *
- * A run is cut into stretches. Between two stretches the trainer is drained, held-out loss is measured and checkpoints
- * are saved. After an interrupt, the stretch ends after the steps that have begun; then the run saves.
+ * A run is divided into stretches. Between two stretches the trainer is drained, held-out loss is measured, and
+ * checkpoints are saved. An interrupt ends the stretch after the steps that have begun; then the run saves.
  */
 #ifndef AH_RUN_RUN_H
 #define AH_RUN_RUN_H
@@ -29,7 +29,7 @@ struct ah_run_options {
     struct ah_option_list valid;
     const char *data_format;
     struct ah_option_integer steps;
-    struct ah_option_real epochs; /* in place of steps */
+    struct ah_option_real epochs; /* given instead of steps */
     struct ah_option_real lr;
     const char *schedule;
     struct ah_option_integer warmup;
@@ -49,13 +49,13 @@ struct ah_run_options {
     const char *resume;
     const char *device;
     const char *emulate;
-    const struct ah_machine *emulated; /* (optional) the machine to emulate, instead of the file `emulate` */
+    const struct ah_machine *emulated; /* (optional) the machine to emulate; replaces the file `emulate` */
     bool other_device;
-    bool traces;                        /* ranks record what they do in ah_run_traced_steps() */
-    struct ah_device_watch watch;       /* what to do when the device stalls */
-    struct ah_device_keep *keep_pinned; /* (optional) shared by consecutive runs; borrowed */
-    struct ah_run_ranks
-        *ranks; /* (optional) for a cluster plan: this run is its rank 0 (run_ranks.h); borrowed */
+    bool traces;                        /* ranks record their ops in ah_run_traced_steps() */
+    struct ah_device_watch watch;       /* what happens when the device stalls */
+    struct ah_device_keep *keep_pinned; /* (optional) reused by consecutive runs; borrowed */
+    /* (optional) For a cluster plan, whose rank 0 is this run (run_ranks.h); borrowed. */
+    struct ah_run_ranks *ranks;
 };
 
 extern const char *const ah_run_words_schedule[];
@@ -64,15 +64,15 @@ extern const char *const ah_run_words_format[];
 
 /* The settings of a run, with all defaults filled in. */
 struct ah_run_settings {
-    uint64_t steps; /* of the whole run, including those before a resume */
+    uint64_t steps; /* of the whole run, also before a resume */
     struct ah_rate rate;
     double beta1, beta2, epsilon, weight_decay;
     uint64_t seed;
-    uint64_t save_every, valid_every; /* 0: save or evaluate only at the end */
+    uint64_t save_every, valid_every; /* 0: only at the end */
     uint64_t keep;
 };
 
-/* Callbacks for what happens in a run; NULL ones are skipped. */
+/* Callbacks for events of a run. Those that are NULL are skipped. */
 struct ah_run_listener {
     void (*step)(void *context, const struct ah_step_record *record, double step_us);
     void (*op)(void *context, const struct ah_op_record *record);
@@ -85,19 +85,20 @@ struct ah_run {
     const struct ah_run_host *host;
     const struct ah_run_options *options;
     const struct ah_plan *plan;   /* borrowed */
-    struct ah_plan_training step; /* the training of a whole step, over all ranks; borrowed */
+    struct ah_plan_training step; /* the training of a whole step, over all ranks; its texts are borrowed */
     struct ah_run_settings settings;
-    const char *save; /* folder of checkpoints; NULL: nothing is saved */
+    const char *save; /* folder of checkpoints; NULL: the run saves nothing */
     struct ah_signature signature;
     struct ah_signature_run signature_run;
-    struct ah_document from;     /* manifest of the checkpoint that the run resumes from */
-    struct ah_document resumed;  /* the other settings with which the run resumes (run_resume.h) */
-    struct ah_resume resume;     /* the settings for a run that resumes this one */
+    struct ah_document from; /* manifest of the checkpoint from which the run resumes */
+    /* the settings with which the run resumes that no manifest has (run_resume.h) */
+    struct ah_document resumed;
+    struct ah_resume resume;     /* settings for a later run that resumes this one */
     struct ah_resume_best *best; /* best checkpoint by held-out loss; NULL: none yet */
     struct ah_divergence divergence;
-    bool diverged, stopped;  /* divergence was reported; the run stopped because of it */
+    bool diverged, stopped;  /* a divergence was reported; it stopped the run */
     uint64_t kept_step;      /* step of the last checkpoint before the divergence; 0: none */
-    uint64_t evaluated_step; /* step of the last evaluation; UINT64_MAX: none in this run */
+    uint64_t evaluated_step; /* step of the latest evaluation; UINT64_MAX: none in this run */
     double evaluated_loss;
     struct ah_resume_best best_place;
     struct ah_document emulated;
@@ -107,26 +108,27 @@ struct ah_run {
     struct ah_dataset *data, *held_out;
     struct ah_batches batches, held_out_batches;
     struct ah_trainer *trainer;
-    struct ah_tally *tally;       /* sums over all steps */
-    struct ah_runlog_rank *ranks; /* each rank's measurements, once the run has ended; in the host's arena */
+    struct ah_tally *tally; /* sums over all steps */
+    /* each rank's measurements, after the end of the run; in the host's arena */
+    struct ah_runlog_rank *ranks;
     size_t n_ranks;
     struct ah_run_status *status;    /* NULL: no status file is written */
-    struct ah_buffer config;         /* config.json beside saved weights */
-    struct ah_companions companions; /* other files beside saved weights */
+    struct ah_buffer config;         /* the config.json to be saved with weights */
+    struct ah_companions companions; /* other files to be saved with weights */
     struct ah_checkpoint_job job;
     struct ah_checkpoints *checkpoints; /* NULL: nothing is saved */
-    struct ah_checkpoints_room room;    /* disk space that checkpoints will take */
+    struct ah_checkpoints_room room;    /* disk space that future checkpoints need */
     struct ah_checkpoint_position position;
-    struct ah_checkpoints_found found; /* the checkpoint that the run resumes from; zeroed: a new run */
-    struct ah_text_pair
-        remarks[4]; /* for the log: on a damaged checkpoint, on the device; in the host's arena */
+    struct ah_checkpoints_found found; /* the checkpoint from which the run resumes; zeroed for a new run */
+    /* Remarks for the log, on a damaged checkpoint and on the device; in the host's arena. */
+    struct ah_text_pair remarks[4];
     size_t n_remarks;
-    uint64_t resumed_step; /* step of that checkpoint; 0: a new run */
-    uint64_t saved_step;   /* step of the last save; UINT64_MAX: none in this run */
+    uint64_t resumed_step; /* step of the checkpoint from which the run resumes; 0 for a new run */
+    uint64_t saved_step;   /* step of the latest save; UINT64_MAX: none in this run */
     char saved_path[PATH_MAX];
 };
 
-/* Opens everything that the options name. `plan` is proven (proof.h), or was made in this process. Texts are in
+/* Opens everything named by the options. `plan` is proven (proof.h), or was made in this process. Texts are in
  * host->arena. AH_E_MISMATCH: plan, data, device and checkpoint do not fit together. Close `ret_run` even after a
  * failure; it must not move. */
 int ah_run_open(struct ah_run *ret_run, const struct ah_run_host *host, const struct ah_plan *plan,
@@ -137,11 +139,10 @@ int ah_run_train(struct ah_run *run, const struct ah_run_listener *listener, str
 
 void ah_run_close(struct ah_run *run);
 
-/* The steps of an open run that a trace shows: steady ones, if the run has enough. */
+/* Returns the steps of an open run that a trace shows. They are steady if the run has enough steps. */
 struct ah_recorded_steps ah_run_traced_steps(const struct ah_run *run);
 
-/* run_settings.c: fills in settings and signature from the options, else from the checkpoint, else with defaults. The
- * data is open already. */
+/* run_settings.c: sets settings and signature from options, else the checkpoint, else defaults. Data must be open. */
 int ah_run_settle(struct ah_run *run, struct ah_error *err);
 
 #endif

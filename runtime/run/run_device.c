@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Remarks on a run's device before the first step, on the terminal and in the log.
+ * Makes remarks on a run's device before the first step, on the terminal and in the log.
  */
 #include "runtime/run/run_device.h"
 
@@ -20,7 +20,7 @@ static int add_remark(struct ah_run *run, const char *key, const char *text, str
     return AH_OK;
 }
 
-/* Returns the memory outside the arena that the plan may use. */
+/* Returns the bytes outside the arena that the plan may use. */
 static uint64_t left_bytes(const struct ah_run *run)
 {
     const struct ah_trainer_facts facts = ah_trainer_facts(run->trainer);

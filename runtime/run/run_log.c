@@ -22,7 +22,7 @@
 
 /* ---- lines ---- */
 
-/* Removes a partly written line from the file; a device or a pipe cannot be cut. */
+/* Notes a failure, and removes the partly written line from the file. A device or a pipe cannot be cut. */
 static void fail_line(struct ah_run_log_outlet *outlet, int reason)
 {
     int uncut = outlet->descriptor == STDOUT_FILENO || ftruncate(outlet->descriptor, outlet->whole_bytes);
@@ -31,7 +31,7 @@ static void fail_line(struct ah_run_log_outlet *outlet, int reason)
                  strerror(reason));
 }
 
-/* True if lines can still be written. It is no failure if the reader of standard output closed it. */
+/* True if lines can still be written. It is no failure if the reader of standard output has closed it. */
 static bool is_open(const struct ah_run_log *log, const struct ah_run_log_outlet *outlet)
 {
     bool unread = outlet->descriptor == STDOUT_FILENO && *log->run->host->output_closed;
@@ -56,7 +56,7 @@ static void write_outlet(struct ah_run_log *log, struct ah_run_log_outlet *outle
     outlet->whole_bytes += (off_t)log->line.size;
 }
 
-/* Writes the printed line, unless `rc`. Reports a failure at once: the run may continue without a log for days. */
+/* Writes the printed line, unless `rc` is a failure. Reports a failure at once, since the run may continue for days. */
 static void write_line(struct ah_run_log *log, int rc, const struct ah_error *err)
 {
     for (size_t i = 0; i < log->n_outlets; i++) {
@@ -73,7 +73,7 @@ static void write_line(struct ah_run_log *log, int rc, const struct ah_error *er
     ah_buffer_clear(&log->line);
 }
 
-/* Returns the first failure of any outlet; AH_OK: none failed. */
+/* Returns the first failure of an outlet; AH_OK if none failed. */
 static int first_failure(const struct ah_run_log *log, struct ah_error *err)
 {
     for (size_t i = 0; i < log->n_outlets; i++)
@@ -239,7 +239,7 @@ void ah_run_log_save(struct ah_run_log *log, uint64_t step, double us, const cha
     const struct ah_runlog_save save = {.step = step, .us = us, .bytes = checkpoint_bytes(path)};
     write_line(log, ah_runlog_print_save(&save, &log->line, &err), &err);
     for (size_t i = 0; i < log->n_outlets;
-         i++) /* flushed to disk, so that after a power failure the log has the checkpoint's steps */
+         i++) /* sync to disk, so that even after a power failure the log has the checkpoint's steps */
         if (log->outlets[i].descriptor > STDERR_FILENO)
             (void)fsync(log->outlets[i].descriptor);
 }

@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Checks that the log at `path` belongs to the run that this one resumes. If so, steps after the checkpoint are trained
- * and logged again, with the same losses. */
+/* Checks that the log at `path` belongs to the resumed run. If so, this run trains the steps after the checkpoint again
+ * and logs them with the same losses. */
 static int check_same_run(const struct ah_run *run, const char *path, const struct ah_run_log_text *text,
                           struct ah_error *err)
 {
@@ -25,7 +25,7 @@ static int check_same_run(const struct ah_run *run, const char *path, const stru
                         field);
 }
 
-/* Returns why the log cannot be continued in place; NULL: it can. */
+/* Returns the reason why the log cannot be continued; NULL if it can. */
 static const char *obstacle(const struct ah_run *run, const struct ah_runlog *runlog, const char *plan_sha256)
 {
     const char *device = ah_trainer_device(run->trainer)->info.name;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run log, kept: how a resumed run continues the log of the run before it.
+ * Run log, kept: decides how a resumed run continues the log of the run before it.
  *
- * The log is kept up to the checkpoint's step. The rest is removed: a cut line, the end line, and steps that are
- * trained again, with the same losses. A log that lacks steps, or was written with another plan or device, cannot be
- * continued. It is renamed to PATH.1 (or .2, ...), and a new log begins.
+ * The log is kept up to the checkpoint's step. The rest is removed: a cut line, the end line, and steps to be trained
+ * again, with the same losses. If the log lacks steps, or was written with another plan or device, it cannot be
+ * continued. It is then renamed to PATH.1 (or .2, ...), and a new log begins.
  */
 #ifndef AH_RUN_RUN_LOG_KEEP_H
 #define AH_RUN_RUN_LOG_KEEP_H
@@ -15,12 +15,13 @@
 #include <stdint.h>
 
 struct ah_run_log_kept {
-    uint64_t bytes;     /* size of the part of the file that is kept; 0: a new log begins */
-    bool lacks_newline; /* the last line that is kept lacks its newline */
-    bool complete;      /* the log has all steps of the run and its end line, so there is nothing to add */
+    uint64_t bytes;     /* bytes of the file to be kept; 0: a new log begins */
+    bool lacks_newline; /* the last kept line has no newline */
+    bool complete;      /* the log has all steps of the run and its end line, so nothing is added */
 };
 
-/* `run` is open and resumes. AH_E_MISMATCH: another run's log; AH_E_DOCUMENT, AH_E_IO, AH_E_MEMORY. */
+/* Decides what a resumed, open run keeps of a log. AH_E_MISMATCH: another run's; AH_E_DOCUMENT, AH_E_IO,
+ * AH_E_MEMORY. */
 int ah_run_log_keep(const struct ah_run *run, const char *path, struct ah_run_log_kept *ret_kept,
                     struct ah_error *err);
 

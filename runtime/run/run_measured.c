@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tallies the replay like a run that reports its ops. Sends are moved to the send lane. Times that the replay lacks are
- * derived: a message arrives when its send ends; a sum is an op on the sums lane of each owner; the norm, which takes
- * no time in the replay, lasts from the end of the rank's own part of the step until the gate opens.
+ * Gives the replay's items to a tally, like the ops of a run. Sends are moved to the send lane. Times that the replay
+ * lacks are derived: a message arrives when its send ends; a sum is an op on the sums lane of each owner. The norm,
+ * without time there, lasts from the end of the rank's own part of the step until the gate opens.
  */
 #include "runtime/run/run_measured.h"
 
@@ -40,13 +40,13 @@ struct stage {
     struct ah_runlog_rank *rank;
     struct ah_graph graph;
     struct ah_tally *tally;                     /* owned */
-    double own_end_us[AH_CLUSTER_REPLAY_STEPS]; /* end of the rank's own part of each step, before the gate */
+    double own_end_us[AH_CLUSTER_REPLAY_STEPS]; /* by step: end of the rank's own part, before the gate */
     double compute_end_us[AH_CLUSTER_REPLAY_STEPS];
 };
 
 struct prediction {
     const struct ah_cluster_plan *plan;
-    struct stage *stages; /* the stages of all pipelines */
+    struct stage *stages; /* stages of all pipelines */
     size_t n;
     struct ah_arena arena;
 };
@@ -113,7 +113,7 @@ static void on_span(void *context, const struct ah_cluster_replay_span *span)
         tell_item(&c->stages[span->of], span);
 }
 
-/* Sets the bytes that the rank's messages and sums move in a step, and the memory that its program takes. */
+/* Sets the bytes of the rank's messages and sums per step, and the bytes of memory that its program takes. */
 static void set_bytes(const struct prediction *c, const struct stage *stage)
 {
     const struct ah_plan *program = stage->program;

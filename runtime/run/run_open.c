@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening a run: cheap checks come first, so that errors show before weights are made or a long file is read.
+ * Opens a run. Cheap checks come first, so that errors show before weights are made or a long file is read.
  */
 #include "base/file.h"
 #include "base/topology.h"
@@ -56,7 +56,7 @@ static void set_rates(struct ah_run *run, const struct ah_plan_emulated *emulate
                                                 .host_bytes_per_s = 28 * emulated->host_adam_params_per_s};
 }
 
-/* If the profile emulates a machine, copies the rates to which it was slowed. */
+/* If the profile belongs to an emulated machine, copies the rates to which the device was slowed. */
 static int take_rates(struct ah_run *run, const struct ah_machine *machine, struct ah_error *err)
 {
     struct ah_plan_emulated *emulated = NULL;
@@ -66,7 +66,7 @@ static int take_rates(struct ah_run *run, const struct ah_machine *machine, stru
     return rc;
 }
 
-/* Measures this machine's products, and sets the throttle that gives it the ratios of `machine`. */
+/* Measures matrix products here, and sets the throttle with which this machine has the ratios of `machine`. */
 static int measure_ratios(struct ah_run *run, const struct ah_machine *machine, struct ah_error *err)
 {
     struct ah_document here = {0};
@@ -162,7 +162,7 @@ static int open_batches(struct ah_run *run, struct ah_error *err)
     return ah_batches_init(&run->held_out_batches, &options, err);
 }
 
-/* Opens data. If the path comes from an earlier run instead of an option, the message of an error says so. */
+/* Opens data. If an earlier run gave the path instead of an option, an error's message says so. */
 static int open_kept_data(struct ah_run *run, bool kept, const char *option,
                           const struct ah_option_list *paths, struct ah_dataset **ret_data,
                           struct ah_error *err)
@@ -188,7 +188,7 @@ static int open_all_data(struct ah_run *run, struct ah_error *err)
 
 /* ---- checkpoints ---- */
 
-/* Sets the error for a folder without checkpoints. The message names weights that were saved for lack of room. */
+/* Sets the error for a folder without checkpoints. It names weights that were saved there for lack of room. */
 static int say_no_checkpoint(const char *folder, struct ah_error *err)
 {
     char path[PATH_MAX], shown[AH_DOCUMENT_NAME_MAX];
@@ -220,7 +220,7 @@ static void tell_of_weights_alone(const struct ah_run *run)
                     ah_document_short_name(path, shown), step, found->step);
 }
 
-/* Reads the settings of the run that is resumed. Searches for the checkpoint unless it is known already. */
+/* Reads the manifest of the checkpoint from which the run resumes. Finds the checkpoint first, unless it is known. */
 static int read_manifest(struct ah_run *run, struct ah_error *err)
 {
     struct ah_checkpoints_found *found = &run->found;
@@ -241,7 +241,7 @@ static int read_manifest(struct ah_run *run, struct ah_error *err)
                     : ah_error_memory(err);
 }
 
-/* For the most common differences, says which option to change; for others, `err` is unchanged. */
+/* Sets an error that names the option to change, for common differences. For others, `err` is unchanged. */
 static int say_what_differs(const struct ah_run *run, struct ah_error *err)
 {
     const struct ah_signature *before = &run->from.body.checkpoint->numeric_signature;
@@ -274,8 +274,8 @@ static int check_resumed(struct ah_run *run, struct ah_error *err)
     return rc == AH_E_MISMATCH ? say_what_differs(run, err) : rc;
 }
 
-/* Makes the config.json beside saved weights: the given weights' file, with the plan's dtype; or a checkpoint's, copied
- * unchecked because ah_checkpoints_resume() looks for damage; or a new file made from the model. */
+/* Makes the config.json to be saved with weights: from that of the given weights, with the plan's dtype; else a copy of
+ * the checkpoint's, unchecked because ah_checkpoints_resume() looks for damage; else from the model. */
 static int make_config(struct ah_run *run, struct ah_error *err)
 {
     const struct ah_model *model = &run->plan->model;
@@ -296,8 +296,8 @@ static int make_config(struct ah_run *run, struct ah_error *err)
     return rc;
 }
 
-/* Reads the files that each saved folder gets beside weights: from the folder of --tokenizer, else of the weights, else
- * of the resumed checkpoint, so that interrupted and uninterrupted runs save the same files. */
+/* Reads the other files to be saved with weights: from the folder of --tokenizer, else of the weights, else of the
+ * checkpoint. So interrupted and uninterrupted runs save the same files. */
 static int read_companions(struct ah_run *run, struct ah_error *err)
 {
     const struct ah_run_options *options = run->options;
@@ -324,7 +324,7 @@ static uint64_t saves_to_come(const struct ah_run *run)
     return every ? end / every - begin / every + (end % every != 0) : 1;
 }
 
-/* Checks before the first step whether the disk has room for the checkpoints. */
+/* Checks before the first step that the disk has room for the checkpoints. */
 static int check_room(struct ah_run *run, struct ah_error *err)
 {
     const uint64_t keep = run->settings.keep;
@@ -366,7 +366,7 @@ static int open_checkpoints(struct ah_run *run, struct ah_error *err)
 
 /* ---- the trainer ---- */
 
-/* Sets the device's options. The plan's algorithms apply only to its own kind of device. */
+/* Sets the device's options. The plan's algorithms apply only to the plan's kind of device. */
 static int device_options(struct ah_run *run, struct ah_device_options *ret_options, struct ah_error *err)
 {
     const struct ah_plan *plan = run->plan;
@@ -413,7 +413,7 @@ static int open_trainer(struct ah_run *run, struct ah_error *err)
         rc = ah_run_ranks_start(run->options->ranks, run, &options, err);
     rc = rc ? rc : ah_trainer_open(&run->trainer, &options, err);
     ah_pool_free(pool);
-    if (rc == AH_E_CAPACITY) /* the plan is for a machine with other memory or threads, or was edited */
+    if (rc == AH_E_CAPACITY) /* the plan was edited, or is for a machine with other memory or threads */
         rc = ah_error_prefix(err, AH_E_MISMATCH, "the plan does not fit this device; plan again here");
     return rc;
 }
@@ -437,7 +437,7 @@ static int resume(struct ah_run *run, struct ah_error *err)
     return rc;
 }
 
-/* Warns on the terminal and in the log that steps are lost. */
+/* Warns on the terminal and in the log that steps must be trained again. */
 static void warn_of_damage(struct ah_run *run)
 {
     const struct ah_checkpoints_found *found = &run->found;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * If ranks are threads, each rank other than 0 is a job on its own lane.
+ * If ranks are threads, each rank except 0 is a job on a lane of its own.
  */
 #include "runtime/run/run_ranks.h"
 
@@ -32,14 +32,14 @@ struct ah_run_ranks {
     uint32_t rank; /* the rank of this process */
     struct ah_plan lead;
     char sha256[AH_DOCUMENT_DIGEST_MAX];
-    struct ah_comm_hub *hub;    /* owned; NULL: ranks are processes */
-    struct follower *followers; /* the threads of ranks; entry 0 is not used */
+    struct ah_comm_hub *hub;    /* owned; NULL if ranks are processes */
+    struct follower *followers; /* by rank: its thread; entry 0 is unused */
     struct ah_links links;
     bool linked, paces;
-    struct ah_device_watch watch; /* watch for the devices of ranks other than 0 */
-    struct ah_buffer
-        *waits; /* for each rank of this process: what it was waiting for when the world was lost */
-    struct ah_follower_host *hosts; /* host of each rank, once rank 0 knows it */
+    struct ah_device_watch watch; /* for the devices of ranks other than 0 */
+    /* By rank of this process: what it waited for when the world was lost. */
+    struct ah_buffer *waits;
+    struct ah_follower_host *hosts; /* by rank: its host, once rank 0 knows it */
 };
 
 static struct ah_trainer_rank *place_of(const struct ah_run_ranks *ranks)
@@ -145,7 +145,7 @@ const struct ah_world *ah_run_ranks_world(const struct ah_run_ranks *ranks)
     return &ranks->world;
 }
 
-/* Copies rank 0's program, and gives it the step time of all programs together in consecutive steps. */
+/* Copies rank 0's program, and sets its step time to that of all programs together in consecutive steps. */
 static void choose_program(struct ah_run_ranks *ranks)
 {
     const struct ah_cluster_plan *plan = ranks->plan;
@@ -220,7 +220,7 @@ const struct ah_plan *ah_run_ranks_plan(const struct ah_run_ranks *ranks)
 
 /* ---- a lost world ---- */
 
-/* Notes what a rank waits for if the world is lost; its comm must still be open. */
+/* Notes what a rank waits for, if the world is lost. The rank's comm must still be open. */
 static void keep_waits(struct ah_run_ranks *ranks, uint32_t rank)
 {
     struct ah_comm *comm = ranks->waits ? ranks->world.places[rank].comm : NULL;
@@ -267,7 +267,7 @@ static void follow_as_thread(void *payload)
 {
     const struct follower *f = *(struct follower **)payload;
     struct ah_trainer_rank *place = &f->ranks->world.places[f->rank];
-    struct ah_error err = {0}; /* not printed: rank 0 reports the failure */
+    struct ah_error err = {0}; /* not printed, because rank 0 reports the failure */
     if (!join_threads(f->ranks->hub, place, &err))
         (void)run_follower(f->ranks, f->rank, &err);
     keep_waits(f->ranks, f->rank);
@@ -297,7 +297,7 @@ static int start_threads(struct ah_run_ranks *ranks, struct ah_error *err)
     return rc ? rc : join_threads(ranks->hub, place_of(ranks), err);
 }
 
-/* Creates the ways, with the uses of each rank's messages, then of each sum. A node's number is one of its ranks'. */
+/* Makes the NICs, with a turn for each rank's messages and for each sum. A node is numbered by one of its ranks. */
 static int open_nics(struct ah_run_ranks *ranks, struct ah_error *err)
 {
     struct ah_trainer_rank *place = place_of(ranks);
@@ -342,7 +342,7 @@ int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
     return AH_OK;
 }
 
-/* Threads end by themselves: rank 0 has closed its trainer, the world is lost, or closing the comm here loses it. */
+/* Threads end untold: rank 0 has closed its trainer, or the world is lost, if only by closing the comm here. */
 void ah_run_ranks_end(struct ah_run_ranks *ranks)
 {
     if (!ranks || ranks->rank)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Records the hardware for some steps. A step begins in the round before its own, and two rounds are already submitted
- * when a step is reported, so recording starts STEPS_AHEAD steps earlier.
+ * Records the hardware's work in some steps. A step begins in the round before its own, and when a step is reported,
+ * two more rounds are already submitted. So recording starts STEPS_AHEAD steps earlier.
  */
 #include "runtime/run/run_recording.h"
 

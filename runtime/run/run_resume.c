@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The settings beside checkpoints: reads them for `--resume`, and writes them for a run that saves.
+ * Reads the settings beside checkpoints for `--resume`, and writes them for a run that saves.
  */
 #include "runtime/run/run_resume.h"
 
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Returns the folder of the checkpoint from which the run resumes. */
+/* Returns the folder that contains the checkpoint from which the run resumes. */
 static const char *folder_of(const struct ah_checkpoints_found *found, char path[PATH_MAX])
 {
     snprintf(path, PATH_MAX, "%s", found->path);
@@ -126,7 +126,7 @@ static const char **all_absolute(struct ah_run *run, const struct ah_option_list
     return items;
 }
 
-/* Fills run->resume from the run's current state; paths are made absolute only once. */
+/* Fills run->resume from the run's current state. Paths are made absolute only the first time. */
 static bool fill_resume(struct ah_run *run)
 {
     const struct ah_run_options *options = run->options;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Settings of a run: each comes from its option, else from the resumed run, else from a default. So `--resume DIR`
- * needs no other option.
+ * Settings of a run. Each setting is that of its option, else that of the resumed run, else a default. So `--resume
+ * DIR` needs no other option.
  */
 #include "runtime/run/run.h"
 #include "schemas/checkpoint.h"
@@ -14,7 +14,7 @@
 
 enum { STEPS_DEFAULT = 100, KEEP_DEFAULT = 2 };
 
-/* Defaults for runs that start from new weights and from given weights; docs/running.md says why they differ. */
+/* Defaults for runs from new weights, and from given weights; docs/running.md says why they differ. */
 static const struct defaults {
     double lr, weight_decay;
     uint64_t warmup_percent, warmup_most;
@@ -44,13 +44,13 @@ static uint64_t count_of(const struct ah_option_integer *given, uint64_t otherwi
     return given->given ? given->value : otherwise;
 }
 
-/* True for a usable beta. Updates are computed in fp32, where a beta that rounds to 1 would keep the moments at 0. */
+/* True if a beta is usable. In fp32, the precision of updates, a beta that rounds to 1 would keep the moments at 0. */
 static bool is_decay(double beta)
 {
     return beta >= 0 && (float)beta < 1;
 }
 
-/* Reads betas like "0.9,0.95". */
+/* Reads two betas, such as "0.9,0.95". */
 static int read_betas(const char *text, struct ah_run_settings *settings, struct ah_error *err)
 {
     char *end = NULL;
@@ -66,7 +66,7 @@ static int read_betas(const char *text, struct ah_run_settings *settings, struct
     return AH_OK;
 }
 
-/* Checks that checkpoints and run logs can hold these numbers. */
+/* Checks that numbers are small enough for checkpoints and run logs. */
 static int check_counts(const struct ah_run_settings *settings, struct ah_error *err)
 {
     const struct {
@@ -81,7 +81,7 @@ static int check_counts(const struct ah_run_settings *settings, struct ah_error 
     return AH_OK;
 }
 
-/* Checks a new warm-up. A resumed run's was checked when that run began, and the run may now end earlier. */
+/* Checks the warm-up of a new run. That of a resumed run was checked before, and the run may now end earlier. */
 static int check_warmup(const struct ah_run_settings *settings, struct ah_error *err)
 {
     if (settings->rate.warmup_steps > settings->steps)
@@ -107,7 +107,7 @@ static int check_settings(const struct ah_run_settings *settings, struct ah_erro
     return AH_OK;
 }
 
-/* Fine-tuning gets at least one step of warm-up; a short run from fresh weights gets none. */
+/* Returns the default warm-up: at least one step for fine-tuning, but none for a short run from new weights. */
 static uint64_t default_warmup(const struct defaults *defaults, uint64_t steps)
 {
     uint64_t warmup = (steps / 100) * defaults->warmup_percent + steps % 100 * defaults->warmup_percent / 100;
@@ -116,7 +116,7 @@ static uint64_t default_warmup(const struct defaults *defaults, uint64_t steps)
     return warmup < defaults->warmup_most ? warmup : defaults->warmup_most;
 }
 
-/* Sets the steps for this many epochs. Rounds up, so the last batch may extend beyond the last epoch. */
+/* Sets the number of steps for the given epochs, rounded up: the last batch may extend beyond the last epoch. */
 static int read_epochs(const struct ah_run *run, struct ah_run_settings *settings, struct ah_error *err)
 {
     const double epochs = run->options->epochs.value;
@@ -128,7 +128,7 @@ static int read_epochs(const struct ah_run *run, struct ah_run_settings *setting
     return AH_OK;
 }
 
-/* Reads numbers. Settings without an option keep their earlier values. settings->steps is set already. */
+/* Sets the numbers. Those without an option keep their earlier values. settings->steps must be set. */
 static void read_numbers(const struct ah_run_options *options, const struct ah_signature_run *before,
                          struct ah_run_settings *settings)
 {
@@ -176,7 +176,7 @@ static void sign(struct ah_run *run)
     run->signature.tied = run->step.tied;
     run->signature.device = run->driver == ah_device_cpu() ? AH_DEVICE_CPU : AH_DEVICE_CUDA;
     if (run->signature.device != run->plan->numeric_signature.device)
-        run->signature.matmul_sha256 = NULL; /* the algorithms are for another device's library */
+        run->signature.matmul_sha256 = NULL; /* the algorithms are those of another device's library */
     run->signature.run = &run->signature_run;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Three threads use a status: the run's thread; the thread of the trainer's beats, which stores what they report; and
- * the thread that writes (run_writer). The mutex protects fields that two of them use.
+ * Three threads use a status: the run's thread; the thread of the trainer's beats, which stores each beat; and the
+ * writing thread (run_writer). The mutex guards the fields that two of these threads use.
  */
 #include "runtime/run/run_status.h"
 
@@ -21,15 +21,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WRITE_EVERY_NS UINT64_C(900000000)  /* written at most this often; beats are farther apart */
-#define SILENT_NS      UINT64_C(3000000000) /* a rank that has not answered for this long counts as silent */
+#define WRITE_EVERY_NS UINT64_C(900000000)  /* least time between two writes; less than between two beats */
+#define SILENT_NS      UINT64_C(3000000000) /* a rank counts as silent if it has not answered for this long */
 
 /* The next thing to write. */
 struct news {
     bool any, over;
     uint64_t at_us;
     enum ah_status_ended ended;
-    uint32_t silent; /* a silent rank; 0: none, because rank 0 is never asked */
+    uint32_t silent; /* a silent rank; 0: none, since rank 0 is never asked */
     uint64_t silent_ns;
 };
 
@@ -43,15 +43,15 @@ struct ah_run_status {
 
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    struct ah_trainer_beat *heard; /* owned; the newest beat of each rank */
-    uint64_t heard_us;             /* time of the newest beats since 1970; 0: none yet */
-    uint32_t asked;                /* the rank that was asked and has not answered; 0: none */
-    uint64_t asked_ns;             /* time of that question */
+    struct ah_trainer_beat *heard; /* owned; each rank's newest beat */
+    uint64_t heard_us;             /* when the newest beats came, since 1970; 0: none yet */
+    uint32_t asked;                /* the asked rank that has not answered; 0: none */
+    uint64_t asked_ns;             /* when that rank was asked */
     bool begun, fresh, stopping;
     enum ah_status_ended ended;
-    struct ah_error failure; /* the first failure to write */
+    struct ah_error failure; /* the first failed write */
 
-    /* used only by the thread that writes */
+    /* used by the writing thread only */
     struct ah_trainer_beat *shown; /* owned; a copy of `heard` */
 };
 
@@ -62,7 +62,7 @@ static uint64_t now_us(void)
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-/* Stores beats. Runs on the thread of beats. */
+/* Stores beats. Called on the thread of beats. */
 static void on_beats(void *context, const struct ah_trainer_beat *beats, uint32_t ranks)
 {
     struct ah_run_status *status = context;
@@ -75,7 +75,7 @@ static void on_beats(void *context, const struct ah_trainer_beat *beats, uint32_
     pthread_mutex_unlock(&status->mutex);
 }
 
-/* On the thread of beats: `rank` is being asked; 0: the last one asked has answered. */
+/* Notes which rank is being asked; 0: the last one asked has answered. Called on the thread of beats. */
 static void on_rank_asked(void *context, uint32_t rank)
 {
     struct ah_run_status *status = context;
@@ -163,14 +163,14 @@ static int write_status(struct ah_run_status *status, const struct news *news, s
 
 /* ---- the writing thread ---- */
 
-/* Call the next three functions under the mutex. */
+/* The next three functions must be called with the mutex held. */
 
 static bool is_silent(const struct ah_run_status *status)
 {
     return status->asked && ah_threads_now_ns() - status->asked_ns > SILENT_NS;
 }
 
-/* Returns when there is something to write, or when nothing will come any more. Looks for silent ranks now and then. */
+/* Waits until there is something to write, or never will be again. Looks for silent ranks now and then. */
 static void await_news(struct ah_run_status *status, uint64_t not_before_ns)
 {
     for (;;) {
@@ -231,7 +231,7 @@ static const char *name_file(struct ah_run *run)
     return path;
 }
 
-/* True if there is no file, or an older status. A different kind of file must not be replaced. */
+/* True if there is no file, or it is an older status. A file of another kind must not be replaced. */
 static bool is_free(struct ah_run *run, const char *path)
 {
     struct ah_document document = {0};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 1. A step is the compute of its iteration: from the end of the step before (if that is unknown, from the first
- *    block's forward) to the last op. Its forward belongs to the round before, so rounds before the first step are also
- *    kept. Ops that begin outside the steps are not shown.
- * 2. The very first round also has instances from the opening before it (round.c, 2); their number depends on the item.
- *    They belong to earlier iterations.
+ * 1. A step is the compute of its iteration. It lasts from the end of the previous step, or else from the first block's
+ *    forward, to the last op. The forward belongs to the previous round, so rounds before the first step are kept, too.
+ *    Ops that begin outside the steps are not shown.
+ * 2. The very first round also has instances from the opening (round.c, 2), as many as depend on the item. They belong
+ *    to earlier iterations.
  */
 #include "runtime/run/run_timeline.h"
 
@@ -28,17 +28,17 @@ struct ah_run_timeline {
     struct ah_arena arena;
     struct ah_graph graph;
     uint64_t first, steps;
-    struct ah_timeline_slice *slices; /* slices with times from the clock's own zero; in the arena */
+    struct ah_timeline_slice *slices; /* slices with the clock's times, in the arena */
     size_t n, room;
     size_t data_left;         /* number of slices that data may still use */
-    ptrdiff_t current[LANES]; /* the newest slice of each lane */
+    ptrdiff_t current[LANES]; /* index of each lane's newest slice */
     uint64_t current_round[LANES];
-    uint64_t opened; /* the first round with an op; 0: none yet */
-    uint8_t *heard;  /* number of each item's instances so far in that round; in the arena */
-    struct ah_overlap_work
-        *work; /* owned; the primitive ops of the kept rounds, and of a few rounds after them */
+    uint64_t opened; /* the first round of the run; 0: no op yet */
+    uint8_t *heard;  /* by item: its number of instances so far in round `opened`; in the arena */
+    /* Owned; the primitive ops of the kept rounds and of a few later ones. */
+    struct ah_overlap_work *work;
     size_t n_work;
-    uint64_t work_lost; /* ops for which `work` had no room */
+    uint64_t work_lost; /* number of ops without room in `work` */
     struct ah_run_recording recording;
 };
 
@@ -47,7 +47,7 @@ struct ah_run_timeline {
 static int take_memory(struct ah_run_timeline *timeline, struct ah_error *err)
 {
     const size_t data_each = 16 * (timeline->plan->training.micro_batches + 1);
-    uint64_t rounds = timeline->steps + WARM_UP + 2; /* the opening included */
+    uint64_t rounds = timeline->steps + WARM_UP + 2; /* with the opening */
     timeline->data_left = rounds * data_each;
     timeline->room = rounds * timeline->graph.n_items + timeline->data_left;
     timeline->slices = ah_arena_array(&timeline->arena, timeline->room, sizeof *timeline->slices);
@@ -121,13 +121,13 @@ static uint32_t item_of(const struct ah_run_timeline *timeline, const struct ah_
     return timeline->graph.of_tile[timeline->graph.first_tile[record->op] + record->tile];
 }
 
-/* Returns how many of an item's instances in the first round come from the opening (rule 2). */
+/* Returns how many instances of an item in the first round are those of the opening (rule 2). */
 static unsigned instances_of_opening(const struct ah_graph_item *item)
 {
     return item->early ? (unsigned)!item->of_before + item->wraps : item->wraps;
 }
 
-/* Returns the step to whose iteration an instance belongs. Call it once per instance, at its first op. */
+/* Returns the step of the iteration to which an instance belongs. Call it once per instance, at its first op. */
 static uint64_t step_of(struct ah_run_timeline *timeline, const struct ah_op_record *record)
 {
     if (record->op == SIZE_MAX)
@@ -195,7 +195,7 @@ void ah_run_timeline_op(struct ah_run_timeline *timeline, const struct ah_op_rec
 
 /* ---- the shown steps ---- */
 
-/* Returns the slice of a compute position in a step; NULL: there is none. */
+/* Returns the slice of a compute position in a step; NULL if there is none. */
 static const struct ah_timeline_slice *find_slice(const struct ah_run_timeline *timeline, uint32_t position,
                                                   uint64_t step)
 {
@@ -221,7 +221,7 @@ static bool time_step(const struct ah_run_timeline *timeline, uint64_t step,
     return true;
 }
 
-/* Finds the complete steps among the chosen ones or, if none is complete, the last complete step before them. */
+/* Finds the complete steps among the chosen ones. If there are none, finds the last complete step before these. */
 static size_t find_steps(const struct ah_run_timeline *timeline, struct ah_timeline_step *steps)
 {
     size_t n = 0;
@@ -232,7 +232,7 @@ static size_t find_steps(const struct ah_run_timeline *timeline, struct ah_timel
     return n;
 }
 
-/* Returns the time from the start of the first step to the end of the last one; empty if there is no step. */
+/* Returns the interval from the start of the first step to the end of the last; empty without steps. */
 static struct ah_interval window_of(const struct ah_timeline_step *steps, size_t n)
 {
     return n ? (struct ah_interval){steps[0].start_ns, steps[n - 1].end_ns} : (struct ah_interval){0, 0};
@@ -243,7 +243,7 @@ static bool begins_in(struct ah_interval window, int64_t ns)
     return ns >= window.start && ns < window.end;
 }
 
-/* Returns the slice of an activity's op. Moves `from` past earlier slices: a lane's slices are in ticket order. */
+/* Returns the slice of an activity's op. Moves `from` past earlier slices; a lane's slices are in order of tickets. */
 static const struct ah_timeline_slice *slice_of(const struct ah_timeline_slice *slices, size_t n,
                                                 size_t *from, const struct ah_device_activity *activity)
 {
@@ -254,8 +254,8 @@ static const struct ah_timeline_slice *slice_of(const struct ah_timeline_slice *
     return found ? &slices[*from] : NULL;
 }
 
-/* Adds the hardware's activities for the ops shown and, inside the window, its activities for unknown ops. An activity
- * that starts before the previous one on its lane ends is clipped to its end. */
+/* Adds the hardware's activities for the shown ops and, inside the window, those for unknown ops. If an activity starts
+ * before the previous one of its lane ends, its beginning is cut off. */
 static int cut_activities(const struct ah_run_timeline *timeline, struct ah_arena *arena,
                           struct ah_interval window, struct ah_timeline *measured, struct ah_error *err)
 {
@@ -310,7 +310,7 @@ int ah_run_timeline_cut(const struct ah_run_timeline *timeline, struct ah_arena 
     return cut_activities(timeline, arena, window, ret_measured, err);
 }
 
-/* Lists when lanes worked, as the hardware recorded it if it was recorded. The host's work is never recorded. */
+/* Lists when lanes worked: as the hardware recorded it, if it did. The host's work is never recorded by hardware. */
 static size_t list_work(const struct ah_run_timeline *timeline, struct ah_overlap_work *work)
 {
     const struct ah_device_recording *recorded = &timeline->recording.recorded;

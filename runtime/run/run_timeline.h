@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run timeline: keeps what the lanes did in a few steps of a run, for traces, and says where the time of these steps
- * went. If the device records its hardware, it keeps kernels and copies, too.
+ * Run timeline: keeps the work of the lanes in a few steps of a run, for traces, and measures how these steps spent
+ * their time. If the device records its hardware, kernels and copies are kept, too.
  *
  *     rc = ah_run_timeline_new(&timeline, plan, &(struct ah_run_timeline_options){.first_step = 3, .steps = 4}, err);
  *     ah_run_timeline_record(timeline, device, 0);
@@ -25,29 +25,29 @@
 
 #include <stdint.h>
 
-/* What a lane did, in ns since the measured timeline's zero. */
+/* A piece of a lane's work. Times are in ns since the measured timeline's zero. */
 struct ah_timeline_slice {
-    size_t op; /* index in the plan; SIZE_MAX: work of no op, such as a batch's data */
+    size_t op; /* index in the plan; SIZE_MAX: the work of no op, such as copying a batch */
     uint64_t tile;
-    uint64_t step; /* the step in whose iteration the slice is */
+    uint64_t step; /* the step of its iteration */
     enum ah_plan_lane lane;
     uint64_t first_ticket, last_ticket; /* tickets of its ops */
     int64_t start_ns, end_ns;
 };
 
-/* A kernel, a copy or a fill, as the device recorded it. Activities of a lane are in order of time, without overlap. */
+/* A kernel, a copy or a fill, as the device recorded it. A lane's activities are in order of time, without overlap. */
 struct ah_timeline_activity {
     const struct ah_device_activity *activity;
-    const struct ah_timeline_slice *slice; /* the slice in which it ran; NULL: not known */
-    int64_t start_ns, end_ns;              /* as in slices */
+    const struct ah_timeline_slice *slice; /* the slice of its op; NULL if unknown */
+    int64_t start_ns, end_ns;              /* times like those of slices */
 };
 
 struct ah_timeline_step {
     uint64_t step;
-    int64_t start_ns, end_ns; /* when the step's compute began and ended */
+    int64_t start_ns, end_ns; /* beginning and end of the step's compute */
 };
 
-/* Everything that was kept. Times are in ns since the first step's start. */
+/* What a timeline shows. Times are in ns since the first step's start. */
 struct ah_timeline {
     const struct ah_timeline_slice *slices;
     size_t n_slices;
@@ -60,41 +60,41 @@ struct ah_timeline {
 struct ah_run_timeline;
 
 struct ah_run_timeline_options {
-    uint64_t first_step; /* number of the first step shown; 0: the run's third step */
-    uint64_t steps;      /* how many steps are shown; 0: 4 */
+    uint64_t first_step; /* number of the first shown step; 0: the run's third step */
+    uint64_t steps;      /* number of shown steps; 0: 4 */
 };
 
-/* `plan` is borrowed until free. */
+/* Makes a timeline; `plan` is borrowed until free. */
 int ah_run_timeline_new(struct ah_run_timeline **ret_timeline, const struct ah_plan *plan,
                         const struct ah_run_timeline_options *options, struct ah_error *err);
 
-/* Before the run: lets the device record its hardware during the chosen steps. The device stays open until
- * ah_run_timeline_end(). `steps_before`: steps done before this run. */
+/* Lets the device record its hardware during the chosen steps. Call it before the run. The device must stay open until
+ * ah_run_timeline_end(). `steps_before`: number of steps done before this run. */
 void ah_run_timeline_record(struct ah_run_timeline *timeline, struct ah_device *device,
                             uint64_t steps_before);
 
-/* Call it for every op of the run; it keeps the ops of the chosen steps. The primitive ops of an item (a tile of a
- * plan's op) are kept as one. */
+/* Keeps an op if it belongs to the chosen steps. Call it for every op of the run. The primitive ops of an item (a tile
+ * of a plan's op) are kept as one slice. */
 void ah_run_timeline_op(struct ah_run_timeline *timeline, const struct ah_op_record *record);
 
-/* Call it for every step that is done, after its ops. */
+/* Call for every finished step, after its ops. */
 void ah_run_timeline_step(struct ah_run_timeline *timeline, uint64_t step);
 
-/* After the run, while the device is open. Returns why the device recorded nothing: AH_OK if it did or was not asked,
- * AH_E_UNSUPPORTED if it cannot. */
+/* Ends recording, after the run and while the device is open. Returns why the device recorded nothing: AH_OK if it did
+ * or was not asked to, AH_E_UNSUPPORTED if it cannot. */
 const struct ah_error *ah_run_timeline_end(struct ah_run_timeline *timeline);
 
-/* Computes where the time of the shown steps went, from what the device recorded, or otherwise from its lanes. Call it
+/* Computes how the shown steps spent their time, from the device's recording or, without one, from its lanes. Call it
  * after ah_run_timeline_end(). The result is in `arena`; NULL if no step is complete. AH_E_MEMORY. */
 int ah_run_timeline_overlap(const struct ah_run_timeline *timeline, struct ah_arena *arena,
                             struct ah_runlog_overlap **ret_overlap, struct ah_error *err);
 
-/* Cuts the shown steps out, in `arena`: the chosen steps that are complete or, if none is, the last complete one before
- * them. Call it after ah_run_timeline_end(). AH_E_MEMORY. */
+/* Returns the shown steps, in `arena`: those chosen steps that are complete or, if none is, the last complete step
+ * before. Call it after ah_run_timeline_end(). AH_E_MEMORY. */
 int ah_run_timeline_cut(const struct ah_run_timeline *timeline, struct ah_arena *arena,
                         struct ah_timeline *ret_measured, struct ah_error *err);
 
-/* How many steps a complete timeline has. */
+/* Returns the number of steps in a complete timeline. */
 uint64_t ah_run_timeline_steps(const struct ah_run_timeline *timeline);
 
 /* NULL is fine. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The steps of a run, stretch by stretch.
+ * Does the steps of a run, stretch by stretch.
  *
  * INVARIANTS
- * 1. At the end of a stretch, the data's position is that of the last reported step, so a checkpoint resumes there.
- * 2. If a step fails, the run ends without saving, so the previous checkpoint remains the newest.
+ * 1. At the end of a stretch, the data's position is that of the last reported step, as a checkpoint needs it.
+ * 2. If a step fails, the run ends without saving, so the previous checkpoint stays the newest.
  */
 #include "base/threads.h"
 #include "base/units.h"
@@ -25,7 +25,7 @@ struct stretch {
     const struct ah_run_listener *listener;
 };
 
-/* Watches for divergence. Once the run diverges, its last checkpoint is kept, so that a person can restart from it. */
+/* Looks for divergence. Once the run diverges, its last checkpoint is kept, so that a person can start over from it. */
 static void watch_loss(struct ah_run *run, double loss)
 {
     double last;
@@ -69,7 +69,7 @@ static void on_op(void *context, const struct ah_op_record *record)
         stretch->listener->op(stretch->listener->context, record);
 }
 
-/* Returns the steps until the next evaluation, save or end. */
+/* Returns the number of steps until the next evaluation, save or end. */
 static uint64_t stretch_steps(const struct ah_run *run)
 {
     const uint64_t every[] = {run->settings.save_every, run->held_out ? run->settings.valid_every : 0};
@@ -100,7 +100,7 @@ static int evaluate_held_out(struct ah_run *run, const struct ah_run_listener *l
     if (!run->held_out)
         return AH_OK;
     int rc = ah_trainer_evaluate(run->trainer, &run->held_out_batches, run->host->stop, &evaluation, err);
-    if (rc == AH_E_INTERRUPTED) /* ah_run_train() sees the interrupt itself */
+    if (rc == AH_E_INTERRUPTED) /* ah_run_train() looks for interrupts itself */
         return AH_OK;
     if (!rc && !isfinite(evaluation.loss))
         rc = ah_error_set(err, AH_E_NUMERIC, "the held-out loss after step %" PRIu64 " is not finite",
@@ -114,7 +114,7 @@ static int evaluate_held_out(struct ah_run *run, const struct ah_run_listener *l
     return rc;
 }
 
-/* With --keep-best, notes the step if it is the best so far; on a tie, the newer step is the best. */
+/* Notes the step if it is the best so far, with --keep-best. If two are equally good, the newer one is the best. */
 static void compare_with_best(struct ah_run *run)
 {
     if (!run->options->keep_best || run->evaluated_step != run->position.step ||
@@ -134,7 +134,7 @@ static struct ah_checkpoints_keep to_keep(const struct ah_run *run)
     return keep;
 }
 
-/* If a person watches, waits until the person has freed disk space. True: there is enough now. */
+/* Waits until a watching person has freed disk space. Returns true if there is enough space now. */
 static bool wait_for_room(const struct ah_run *run)
 {
     enum { PATIENCE_S = 600 };
@@ -145,7 +145,7 @@ static bool wait_for_room(const struct ah_run *run)
         if (ah_checkpoints_find_room(run->checkpoints, 0, 1, &room, NULL))
             return false;
         if (room.free_bytes >= room.needed_bytes)
-            return waited_s > 0; /* waited only if the save failed for lack of room */
+            return waited_s > 0; /* if it never waited, the save failed for another reason */
         if (!waited_s)
             ah_run_tell(run->host, AH_RUN_WARNING,
                         "'%s' has %s free, and the checkpoint of step %" PRIu64 " needs %s: free some space "
@@ -159,7 +159,7 @@ static bool wait_for_room(const struct ah_run *run)
     return false;
 }
 
-/* The last checkpoint could not be saved, as `err` says: saves only the weights or, failing that, waits for room. */
+/* If the last checkpoint was not saved: saves only the weights or, failing that, waits for room and saves again. */
 static int rescue(struct ah_run *run, const struct ah_checkpoint_source *source,
                   struct ah_checkpoints_saved *ret_saved, struct ah_error *err)
 {
@@ -177,7 +177,7 @@ static int rescue(struct ah_run *run, const struct ah_checkpoint_source *source,
     return ah_checkpoints_save(run->checkpoints, &run->position, source, &keep, ret_saved, err);
 }
 
-/* Before the last step, a failure to save does not end the run, because the previous checkpoint is whole. */
+/* Saves. Before the last step, a failure does not end the run, because the previous checkpoint is whole. */
 static int save(struct ah_run *run, const struct ah_run_listener *listener, bool last, struct ah_error *err)
 {
     if (!run->checkpoints || run->saved_step == run->position.step)
@@ -187,12 +187,12 @@ static int save(struct ah_run *run, const struct ah_run_listener *listener, bool
     struct ah_error own = {0};
     uint64_t start_ns = ah_threads_now_ns();
     const struct ah_resume_best *best = run->best, before = best ? *best : (struct ah_resume_best){0};
-    if (!run->resume.generator) /* written before the first save, so that every checkpoint has this file */
+    if (!run->resume.generator) /* before the first save, so that the file is beside every checkpoint */
         ah_run_resume_write(run);
     compare_with_best(run);
     const struct ah_checkpoints_keep keep = to_keep(run);
     int rc = ah_checkpoints_save(run->checkpoints, &run->position, &source, &keep, &saved, &own);
-    if (rc) { /* this checkpoint was not saved, so it cannot be the best */
+    if (rc) { /* a checkpoint that was not saved cannot be the best */
         run->best_place = before;
         run->best = best ? &run->best_place : NULL;
     }
@@ -253,7 +253,7 @@ static int name_last_checkpoint(const struct ah_run *run, int rc, struct ah_erro
     return rc;
 }
 
-/* Returns the error of a run that diverged; AH_OK: it did not diverge, or has recovered. */
+/* Returns the error of a run that diverged; AH_OK if it did not, or has recovered. */
 static int say_diverged(const struct ah_run *run, struct ah_error *err)
 {
     double last;

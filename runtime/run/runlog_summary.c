@@ -11,12 +11,12 @@
 /* ---- steps ---- */
 
 struct steps {
-    const struct ah_runlog_step **items; /* the steps that count */
+    const struct ah_runlog_step **items; /* the steps that count for medians */
     size_t n;
-    double *sorted; /* room for a value of each step */
+    double *sorted; /* room for one value per step */
 };
 
-/* True if an evaluation or a save came right before the step. The log's lines are in the order of steps. */
+/* True if the step is the first, or came right after an evaluation or a save. The log's lines are in order of steps. */
 static bool follows_drain(const struct ah_runlog *runlog, uint64_t step, size_t next[2])
 {
     while (next[0] < runlog->n_evaluations && runlog->evaluations[next[0]].step + 1 < step)
@@ -73,7 +73,7 @@ static void measure_count(struct ah_runlog_pair *pair, const struct steps *steps
     for (size_t i = 0; i < steps->n; i++)
         steps->sorted[i] = (double)*(const uint64_t *)((const char *)steps->items[i] + offset);
     pair->measured = ah_stats_of(steps->sorted, steps->n).median;
-    pair->is_measured = pair->measured > 0; /* 0: not known */
+    pair->is_measured = pair->measured > 0; /* 0: unknown */
 }
 
 static void predict(struct ah_runlog_pair *pair, double predicted)
@@ -107,7 +107,7 @@ static void measure_all(struct ah_runlog_summary *summary, const struct ah_runlo
     measure_pair(&summary->tokens_per_s, steps, offsetof(struct ah_runlog_step, tokens_per_s));
     measure_pair(&summary->learned_tokens_per_s, steps,
                  offsetof(struct ah_runlog_step, learned_tokens_per_s));
-    summary->learned_tokens_per_s.is_measured = summary->learned_tokens_per_s.measured > 0; /* 0: not known */
+    summary->learned_tokens_per_s.is_measured = summary->learned_tokens_per_s.measured > 0; /* 0: unknown */
     for (size_t lane = 0; lane < AH_RUNLOG_LANES; lane++)
         measure_pair(&summary->lane_us[lane], steps, lanes[lane]);
     measure_count(&summary->copied_bytes[AH_PLAN_LANE_H2D], steps,
@@ -117,7 +117,7 @@ static void measure_all(struct ah_runlog_summary *summary, const struct ah_runlo
     measure_peaks(summary, runlog);
 }
 
-/* A prediction counts all tokens of a step. A log counts tokens with a loss, which are fewer with masks. */
+/* Returns the fraction of tokens with a loss. A prediction counts all tokens; a log, only those with a loss. */
 static double share_of_tokens(const struct ah_runlog_predicted *predicted, const struct steps *steps)
 {
     double all = predicted->tokens_per_s * predicted->step_us * 1e-6;
@@ -160,7 +160,7 @@ static void set_waits(struct ah_runlog_summary *summary, const struct ah_plan_ex
     }
 }
 
-/* Keeps waits for lanes only if every side that exists has them, so that comparisons are between the same numbers. */
+/* Sets waits for lanes, but only if each existing side has them, so that comparisons are between the same numbers. */
 static void set_both_waits(struct ah_runlog_summary *summary, const struct ah_runlog *runlog)
 {
     const struct ah_plan_exposed *measured = runlog->end ? runlog->end->exposed_us : NULL;
@@ -201,7 +201,7 @@ static int compare_parts(const void *left, const void *right)
     return a->op < b->op ? -1 : a->op > b->op;
 }
 
-/* If a side lists parts, all parts that it omits are 0 there. Data are never predicted. */
+/* Sets which sides of the parts are known. A part that such a side omits is 0 there. Data are never predicted. */
 static void fill_absent(struct ah_runlog_summary *summary, bool measured, bool predicted)
 {
     for (size_t i = 0; i < summary->n_parts; i++) {
@@ -281,7 +281,7 @@ bool ah_runlog_summary_is_off(const struct ah_runlog_summary *summary, const str
            fabs(difference(us)) >= 1e-3 * summary->step_us.predicted;
 }
 
-/* Returns the part of a lane that differs most in the direction of `sign`; NULL: none does. */
+/* Returns the part of a lane that differs most in the direction of `sign`; NULL if none does. */
 static const struct ah_runlog_pair_of_part *worst_part(const struct ah_runlog_summary *summary,
                                                        enum ah_plan_lane lane, double sign)
 {
@@ -350,7 +350,7 @@ static void put_source(struct ah_buffer *out, const struct ah_runlog_summary *su
 
 void ah_runlog_summary_put_cause(struct ah_buffer *out, const struct ah_runlog_summary *summary)
 {
-    const double noticed = 0.005; /* least share of the step that is mentioned */
+    const double noticed = 0.005; /* smallest fraction of the step that is mentioned */
     struct ah_runlog_cause cause = ah_runlog_summary_cause(summary);
     char text[AH_UNITS_TEXT_MAX];
     if (!ah_runlog_summary_has_error(&summary->step_us))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs the parts of the check in order. A part may rely on earlier parts, but not on numbers being small.
+ * Runs the parts of the check in order. Each part may assume that earlier parts passed, but not that numbers are small.
  */
 #include "runtime/schedule/check.h"
 
@@ -67,7 +67,7 @@ static int check_blocks(const struct ah_plan *plan, const struct ah_job *job, st
     return AH_OK;
 }
 
-/* Compiling the plan must not need much more memory than its document, or a small document could exhaust memory. */
+/* Refuses a plan that needs much more memory to compile than its document: small documents cannot exhaust memory. */
 static int check_amounts(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
 {
     uint64_t tiles = 0, tile = plan->staging.tile_elements;
@@ -86,7 +86,7 @@ static int check_amounts(const struct ah_plan *plan, const struct ah_job *job, s
                         tiles);
 }
 
-/* Only the CPU device's compute lane uses cores of the host. */
+/* Checks that the plan gives the compute lane threads exactly if its device is the CPU; on a GPU it uses no core. */
 static int check_device(const struct ah_plan *plan, struct ah_error *err)
 {
     const enum ah_device_kind kind = plan->numeric_signature.device;
@@ -98,7 +98,7 @@ static int check_device(const struct ah_plan *plan, struct ah_error *err)
                         kind == AH_DEVICE_CPU ? "a GPU" : "the CPU device");
 }
 
-/* Checks that the plan leaves room outside the arena for memory that its ops need; otherwise a run would refuse it. */
+/* Checks that the memory outside the arena suffices for the workspaces of the plan's ops. */
 static int check_reserve(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
 {
     const struct ah_plan_memory *memory = &plan->memory;
@@ -115,7 +115,7 @@ static int check_reserve(const struct ah_plan *plan, const struct ah_job *job, s
                         memory->device_bytes, plan->threads->compute, bytes, memory->device_capacity_bytes);
 }
 
-/* Reads from the plan the times that compiling needs: of forward, backward and sends, and of copies to the device. */
+/* Reads the times that compiling needs: of forward, backward and send ops, and the rates of copies to the device. */
 static int read_times(const struct ah_plan *plan, const struct ah_job *job, struct ah_arena *arena,
                       struct ah_costs *ret_costs, double **ret_base_us, struct ah_error *err)
 {

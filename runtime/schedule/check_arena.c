@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sweeps tensors by compute position. Live tensors are in a list by offset, so a new tensor is compared only with its
- * two neighbours. A tensor that lives past the end of the iteration is swept as two tensors.
+ * Visits tensors in the order in which they begin. Live tensors are in a list sorted by offset, so a new tensor is
+ * compared with its two neighbours only. A tensor that lives past the end of the iteration is treated as two tensors.
  */
 #include "runtime/schedule/check_internal.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A tensor's life, or a part of it, that does not wrap around: `from` <= `to`. */
+/* The lifetime of a tensor, or one of two parts of it, split where the iteration ends. `from` <= `to`. */
 struct life {
     uint64_t from, to;
     uint32_t tensor;
@@ -21,7 +21,7 @@ struct sweep {
     const struct ah_plan *plan;
     struct life *lives; /* sorted by `from` */
     size_t n_lives;
-    struct life *live; /* sorted by offset of their tensors */
+    struct life *live; /* sorted by the offsets of their tensors */
     size_t n_live;
 };
 
@@ -62,7 +62,7 @@ static void drop_dead(struct sweep *sweep, uint64_t position)
     sweep->n_live = kept;
 }
 
-/* Returns the index in the list where a tensor with this offset belongs. */
+/* Returns the index at which a tensor with this offset belongs in the list of live tensors. */
 static size_t place_of(const struct sweep *sweep, uint64_t offset_bytes)
 {
     size_t low = 0;
@@ -77,7 +77,7 @@ static size_t place_of(const struct sweep *sweep, uint64_t offset_bytes)
     return low;
 }
 
-/* Checks that two live tensors do not overlap. `low` has the lower offset, or the same. */
+/* Checks that two live tensors do not overlap. The offset of `low` must not be higher than that of `high`. */
 static int check_pair(const struct sweep *sweep, const struct life *low, const struct life *high,
                       uint64_t position, struct ah_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Claims: statements of a plan that are checked without a clock: names of blocks, tokens per second, the solver's
- * numbers, and the row of every other policy.
+ * Checks claims of a plan that need no simulation: names of blocks, tokens per second, the solver's numbers, and the
+ * rows of the other policies.
  */
 #include "runtime/schedule/check_internal.h"
 
@@ -21,7 +21,7 @@ static int check_names(const struct ah_plan *plan, struct ah_error *err)
     return AH_OK;
 }
 
-/* Refuses two resources with one name, and block-major order with a single micro-batch, where it has no meaning. */
+/* Fails if two resources have one name, or if a plan with a single micro-batch is block-major, which means nothing. */
 static int check_words(const struct ah_plan *plan, struct ah_error *err)
 {
     const struct ah_plan_sharing *sharing = &plan->sharing;
@@ -73,7 +73,7 @@ static int check_solver(const struct ah_plan *plan, struct ah_error *err)
 
 /* ---- policies ---- */
 
-/* Checks that a plan lists either no policies, or all except its own and `optimal`, once each and in order. */
+/* Checks that the list of policies is empty, or has all except the plan's own and `optimal`, once each, in order. */
 static int check_alternatives(const struct ah_plan *plan, struct ah_error *err)
 {
     size_t next = 0;
@@ -95,7 +95,8 @@ static int check_alternatives(const struct ah_plan *plan, struct ah_error *err)
                         ah_words_policy[plan->policy]);
 }
 
-/* Checks that no alternative beats the bound, and `optimal` is no slower than the paper's plan, its search's start. */
+/* Checks that no alternative is faster than the bound. A plan of policy `optimal` must also be at least as fast as
+ * `autohete-paper`, from which its search starts. */
 static int check_alternative_times(const struct ah_plan *plan, struct ah_error *err)
 {
     for (size_t i = 0; i < plan->n_alternatives; i++) {

@@ -7,11 +7,11 @@
 
 #include "runtime/schedule/schedule_internal.h"
 
-/* check_arena.c: live tensors do not overlap, are aligned, and end at the peak. */
+/* check_arena.c: checks that live tensors do not overlap and are aligned, and that the highest one ends at the peak. */
 int ah_check_arena(const struct ah_plan *plan, struct ah_error *err);
 
-/* check_rebuild.c: with this job, the configs make these ops and tensors, and take this memory. If job and costs come
- * from documents, times are compared, too; otherwise they are taken from the plan. */
+/* check_rebuild.c: checks that for this job the configs give the plan's ops, tensors and memory. If `from_documents`,
+ * job and costs come from documents, and times are compared as well; otherwise times are taken from the plan. */
 struct ah_check_inputs {
     const struct ah_job *job;
     const struct ah_costs *costs;
@@ -20,26 +20,26 @@ struct ah_check_inputs {
 };
 int ah_check_rebuild(const struct ah_plan *plan, const struct ah_check_inputs *inputs, struct ah_error *err);
 
-/* check_work.c: equal work takes equal time; the time of a copy follows from its tiles and bytes. */
+/* check_work.c: check that equal work takes equal time, and that a copy's time follows from its tiles and bytes. */
 int ah_check_work(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err);
 int ah_check_links(const struct ah_plan *plan, struct ah_error *err);
 
-/* check_times.c: lanes have the order that `scheduling` gives, and take the stated time. */
+/* check_times.c: checks that the orders of lanes are those that `scheduling` gives, and take the stated time. */
 int ah_check_times(const struct ah_plan *plan, struct ah_error *err);
 
-/* Times of a lane's copies, per tile and per byte. `relative`: their tolerance, larger if copies barely differ. */
+/* Times of a lane's copies, per tile and per byte. `relative`: tolerance, larger if all tiles per byte are similar. */
 struct ah_check_copies {
     double us_a_tile, us_a_byte, relative;
 };
 struct ah_check_copies ah_check_copies(const struct ah_plan *plan, enum ah_plan_lane lane);
 
-/* check_claims.c: names, rates, and the numbers of the solver and of other policies agree. */
+/* check_claims.c: checks that names, rates, and the numbers of the solver and of other policies agree. */
 int ah_check_claims(const struct ah_plan *plan, struct ah_error *err);
 
 /* True if two times, or rates, are equal up to rounding. */
 bool ah_check_near(double a, double b);
 
-/* Compare two numbers; a difference is reported as "<place>: is <stated>; <derived> <source>". */
+/* Check that two numbers are equal. AH_E_DOCUMENT: no; the text is "<place>: is <stated>; <derived> <source>". */
 int ah_check_number(const char *place, double stated, double derived, const char *source,
                     struct ah_error *err);
 int ah_check_count(const char *place, uint64_t stated, uint64_t derived, const char *source,

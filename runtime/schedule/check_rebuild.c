@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rebuild: compiles the configs of a plan again and compares the result with the plan: every field of every op; name,
- * size and life of every tensor; rings, host memory, and what fills the device. Offsets are not compared: any layout
- * without overlap is right (check_arena.c).
+ * Rebuild: compiles the configs of a plan once more and compares the result with the plan. It compares every field of
+ * every op, the name, size and lifetime of every tensor, rings, host memory, and what fills the device. Offsets are not
+ * compared: any layout without overlap is right (check_arena.c).
  *
- * Knobs that a plan does not state are inferred from their effect: how far ahead the earliest fetch is issued, and how
- * far behind the latest gradient is due. Both values of other knobs (updates_after_backward, step_ends) are tried.
+ * A plan does not state all knobs. fetch_ahead is inferred from the fetch that is issued earliest, send_behind from the
+ * gradient that is due latest. Of updates_after_backward and step_ends, both values are tried.
  */
 #include "runtime/schedule/check_internal.h"
 
@@ -16,13 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A fetch cannot overtake what it must follow, so several values of fetch_ahead may fit: this many are tried. */
+/* How many values of fetch_ahead are tried. Several may fit, because a fetch cannot overtake the ops it waits for. */
 enum { AHEAD_TRIED = 16 };
 
 struct rebuild {
     const struct ah_plan *plan;
     const struct ah_check_inputs *inputs;
-    const char *source; /* where derived values come from, for messages */
+    const char *source; /* for messages: where derived values come from */
     struct ah_choice choice;
     struct ah_config *configs;
     struct ah_compile_memory memory;
@@ -35,7 +35,7 @@ struct rebuild {
 static const struct op_field {
     const char *name;
     size_t offset;
-    const char *const *words; /* words of the enum; NULL: a count */
+    const char *const *words; /* words of the enum; NULL if the field is a number */
 } op_fields[] = {
     {"op", offsetof(struct ah_plan_op, op), ah_words_plan_op},
     {"lane", offsetof(struct ah_plan_op, lane), ah_words_plan_lane},
@@ -61,7 +61,7 @@ static uint64_t op_value(const struct op_field *field, const struct ah_plan_op *
     return field->words ? word : count;
 }
 
-/* Returns the first field that differs; NULL: none. */
+/* Returns the first field in which the ops differ; NULL if they are equal. */
 static const struct op_field *op_difference(const struct ah_plan_op *a, const struct ah_plan_op *b)
 {
     for (size_t i = 0; i < OP_FIELDS; i++)
@@ -81,7 +81,7 @@ static void print_value(const struct op_field *field, const struct ah_plan_op *o
         snprintf(ret_text, 32, "%" PRIu64, value);
 }
 
-/* Returns how many ops, starting with the first, equal the compiled ones. */
+/* Returns how many ops at the beginning of the plan equal the compiled ones. */
 static size_t equal_ops(const struct rebuild *r)
 {
     const struct ah_iteration *it = &r->compiled.iteration;
@@ -119,7 +119,7 @@ static int compare_ops(const struct rebuild *r)
 
 /* ---- knobs ---- */
 
-/* Returns the largest distance from issue_after to due_before in ops of this kind; 0: there are none. */
+/* Returns the largest distance from issue_after to due_before of an op of this kind; 0 if the plan has no such op. */
 static uint32_t farthest(const struct ah_plan *plan, enum ah_plan_op_kind kind)
 {
     uint64_t most = 0, positions = plan->lanes.n_compute;
@@ -155,7 +155,8 @@ static int compile(struct rebuild *r)
     return rc ? ah_error_memory(r->err) : AH_OK;
 }
 
-/* Tries values of the knobs that are not stated; saves them in `best` if more ops match the plan's than before. */
+/* Compiles with this fetch_ahead and these orders (bit 0: updates_after_backward, bit 1: step_ends). If more ops than
+ * `equal` match the plan's, saves the knobs in `best` and updates `equal`. */
 static int try_knobs(struct rebuild *r, uint32_t fetch_ahead, unsigned orders, struct ah_knobs *best,
                      size_t *equal)
 {
@@ -171,7 +172,7 @@ static int try_knobs(struct rebuild *r, uint32_t fetch_ahead, unsigned orders, s
     return rc;
 }
 
-/* Compiles with the knobs that reproduce the plan, or if there are none, with those that reproduce most of it. */
+/* Compiles with the knobs that reproduce the plan or, if none do, with those that reproduce the most ops. */
 static int find_knobs(struct rebuild *r)
 {
     uint32_t ahead = farthest(r->plan, AH_PLAN_FETCH);

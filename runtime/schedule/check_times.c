@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Times: the lanes have the orders that dispatching gives, and on the clock these give the stated times.
+ * Times: checks that dispatching gives the stated orders of lanes, and that these take the stated times on the clock.
  */
 #include "runtime/schedule/check_internal.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Work: the times of ops agree with each other.
+ * Work: checks that the times of ops agree with each other.
  *
  *   1. Ops of one kind that do the same work for blocks of one group take the same time.
- *   2. Updates and sums take the same time per parameter in all groups that are trained whole. But an update on the
- *      device takes the time to launch its ops if that is longer (costs.h).
- *   3. Copies in one direction take one time per tile and one per byte.
+ *   2. Updates and sums take the same time per parameter in all groups that are trained whole. However, an update on
+ *      the device takes at least the time to launch its ops (costs.h).
+ *   3. All copies in one direction have the same time per tile and the same time per byte.
  */
 #include "runtime/schedule/check_internal.h"
 
@@ -28,11 +28,11 @@ static bool makes_gradient(const struct ah_plan *plan, const struct ah_plan_op *
            (op->op == AH_PLAN_BACKWARD || (head && op->op == AH_PLAN_FORWARD));
 }
 
-/* Returns a number below WAYS. Ops of one kind and group have equal numbers exactly if they do equal work. */
+/* Returns a number below WAYS. Two ops of one kind and group do equal work exactly if their numbers are equal. */
 static unsigned way_of(const struct ah_plan *plan, const struct ah_plan_op *op)
 {
     const struct ah_plan_block *block = &plan->blocks[op->block];
-    const bool last = op->micro_batch + 1 == plan->training.micro_batches; /* also squares the sum */
+    const bool last = op->micro_batch + 1 == plan->training.micro_batches; /* this op also squares the sum */
     const bool closes = ah_fold_of(&plan->training, op->micro_batch).closes;
     if (makes_gradient(plan, op))
         return block->accumulator == AH_ACCUMULATOR_HOST ? 1 : (last ? 2U : 0U) + (closes ? 3U : 0U);
@@ -85,7 +85,7 @@ static bool is_rated(const struct ah_plan_op *op, const struct ah_job_group *gro
            group->trained_elements >= group->flat_elements && group->trained_parameters;
 }
 
-/* Returns how many launches a plan's op is priced for; 0: none. */
+/* Returns the number of launches for which the cost model charges an op; 0 unless it is an update on the device. */
 static double launches_of(const struct ah_job *job, const struct ah_plan_op *op)
 {
     const struct ah_job_group *group = ah_job_block(job, op->block);
@@ -94,7 +94,7 @@ static double launches_of(const struct ah_job *job, const struct ah_plan_op *op)
     return op->op == AH_PLAN_DEVICE_ADAM ? (double)ah_flat_runs(&flat, runs) : 0;
 }
 
-/* Finds the least times per parameter and per launch. Each op must take the longer of its two resulting times. */
+/* Finds the least times per parameter and per launch. Each op must take the longer of the two resulting times. */
 static int check_rates(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
 {
     double us_each[OP_KINDS][WAYS], launch_us = INFINITY;

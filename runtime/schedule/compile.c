@@ -2,8 +2,8 @@
  *
  * Compile: turns a choice into the ops of an iteration and the tensors of the device arena.
  *
- * positions.c orders compute; tensors.c adds tensors of compute; lanes.c adds the other lanes' ops, and tensors copied
- * between host and device. Only the positions of streamed updates depend on durations.
+ * positions.c orders the ops of the compute lane. tensors.c adds the tensors that they need. lanes.c adds the other
+ * lanes' ops, and tensors copied between host and device. Durations affect only where streamed updates are.
  */
 #include "runtime/schedule/compile_internal.h"
 
@@ -77,7 +77,7 @@ double ah_compile_gradient_us(const struct compile *c, size_t block, size_t micr
         us += c->costs->device_squares_us;
     us *= (double)ah_job_block(c->job, block)->trained_parameters;
     if (ah_job_joins_table(c->job) && !block &&
-        micro_batch + 1 == c->micro_batches) { /* the joint sum, and its copy */
+        micro_batch + 1 == c->micro_batches) { /* sums both, and copies the total */
         const double sum = ah_fold_cost(c->job->gradient_bytes) * c->costs->device_accumulate_us;
         us += 5. / 3 * sum * (double)(c->job->model->vocabulary * c->job->model->width);
         joins = 2;
@@ -91,7 +91,7 @@ uint64_t ah_compile_tiles(const struct compile *c, uint64_t elements)
     return elements ? (elements + tile - 1) / tile : 1;
 }
 
-/* In fp32 the weight is the master; if it is on the host, it is copied with the states. */
+/* In fp32, a weight is its own master, so a weight on the host is copied to the device together with the states. */
 uint64_t ah_compile_states_in_bytes(const struct compile *c, size_t block)
 {
     bool weight = c->configs[block].weights == AH_WEIGHTS_HOST && c->job->training.dtype == AH_FP32;
@@ -177,7 +177,7 @@ int ah_grow(struct ah_grow *grow, size_t n, size_t size, struct ah_error *err)
     return AH_OK;
 }
 
-/* Returns the number of updates on the device; a streamed block has one for each tile. */
+/* Returns the number of updates on the device: one per `device` block, one per tile of a streamed block. */
 static size_t device_updates(const struct compile *c)
 {
     size_t n = 0;

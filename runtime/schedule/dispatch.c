@@ -4,11 +4,11 @@
  *
  * 1. Instance (iteration r, item i) is op r x n + i of the clock.
  * 2. round(r, i) = r if the item is issued at the first head or later, else r - 1.
- * 3. A round's order is the order in which a dispatch by priority ran its instances. Every dependency leads to an
- *    instance that ran later in this round, or to a later round. So frozen orders cannot deadlock.
- * 4. Some instances are absent at both ends of a run: states copied in for an update after the last iteration, and
- *    updates with gradients from before the first. They take no time and no slot, and wait for nothing.
- * 5. The last complete iteration is measured: number R - 2 of R. A run may stop once it is done.
+ * 3. The order of a round is the order in which a dispatch by priority ran its instances. Each instance precedes those
+ *    that depend on it, in the same round or a later one. So frozen orders cannot deadlock.
+ * 4. Some instances are absent: copies of states for an update that would come after the last iteration, and updates
+ *    with gradients from before the first. Absent instances take no time and no slot, and wait for nothing.
+ * 5. Of R iterations, number R - 2 is measured, the last complete one. A run may stop once that iteration is done.
  */
 #include "runtime/schedule/schedule_internal.h"
 
@@ -162,7 +162,7 @@ static void take_round(const struct ah_sim_run *run, const struct ah_clock_resul
     }
 }
 
-/* Lists what a dispatch must finish: all of round 1, and the heads between which its period is measured. */
+/* Lists the instances that a dispatch must finish: those of round 1, and the two heads whose distance is the period. */
 static const uint32_t *need_round(struct ah_dispatch_memory *m, const struct ah_sim_run *run)
 {
     uint32_t *needed = m->needed.items;
@@ -197,8 +197,8 @@ int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_sim_ru
 
 /* ---- running frozen orders ---- */
 
-/* Writes a lane's rounds one after another; the first and the last hold only instances within the iterations. Returns
- * the end; it may have written one element there, for the next lane to overwrite. */
+/* Writes all rounds of a lane one after another; the first and last contain only instances of existing iterations.
+ * Returns the end of the list. One element there may be overwritten; the next lane begins there. */
 static uint32_t *repeat_lane(const struct ah_sim_run *run, const uint32_t *items, size_t n, uint32_t *order)
 {
     uint32_t step = (uint32_t)run->items->n;
@@ -219,7 +219,7 @@ static uint32_t *repeat_lane(const struct ah_sim_run *run, const uint32_t *items
     return next;
 }
 
-/* Lists what a run must finish (invariant 5). */
+/* Lists the instances that a run must finish (invariant 5). */
 static const uint32_t *need_measured(struct ah_dispatch_memory *m, const struct ah_sim_run *run)
 {
     uint32_t *needed = m->needed.items;
@@ -252,7 +252,7 @@ static double iteration_end(const struct ah_sim_run *run, const struct ah_clock_
     return result->spans[iteration * run->items->n + run->iteration->positions - 1].finish_us;
 }
 
-/* Returns how long an item took to recur in the last complete iteration (invariant 5). */
+/* Returns the time between an item's ends in the last complete iteration and in the one before (invariant 5). */
 static double item_period(const struct ah_sim_run *run, const struct ah_clock_result *result, size_t item)
 {
     size_t n = run->items->n;
@@ -261,7 +261,7 @@ static double item_period(const struct ah_sim_run *run, const struct ah_clock_re
     return measured[item].finish_us - (measured - n)[item].finish_us;
 }
 
-/* The longest period of all items counts: so a lane that falls behind shows before it delays compute. */
+/* Returns the longest period of all items. This shows a lane that falls behind before compute has to wait for it. */
 double ah_dispatch_period(const struct ah_sim_run *run, const struct ah_clock_result *result)
 {
     double period = 0;
@@ -291,7 +291,7 @@ int ah_dispatch_run_steady(struct ah_dispatch_memory *memory, struct ah_sim_run 
     return ah_dispatch_run(memory, run, orders, ret_result, err);
 }
 
-/* The compute lane waited for op `at` from `from_us` to `to_us`. Splits that time among the lanes that delayed it. */
+/* Divides compute's wait for op `at`, from `from_us` to `to_us`, among the lanes that delayed that op. */
 static void blame(const struct ah_sim_run *run, const struct ah_clock_result *result, uint32_t at,
                   double from_us, double to_us, double exposed_us[AH_WAIT_LANES])
 {

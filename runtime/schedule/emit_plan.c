@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Emit: writes the evaluated choice as a plan document. Ops keep their indices; a lane lists an op once per tile.
+ * Emit: writes the evaluated choice as a plan document. Ops keep their indices. A lane lists an op once per tile.
  */
 #include "runtime/schedule/schedule_internal.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Graph: the items and edges of a plan (items.c) and its frozen orders, copied out for executors.
+ * Graph: copies a plan's items and edges (items.c) and its frozen orders for executors.
  */
 #include "runtime/schedule/graph.h"
 
@@ -59,7 +59,7 @@ int ah_reading_iteration(const struct ah_plan *plan, struct ah_grow *compute_mem
     return AH_OK;
 }
 
-/* The n-th time that a lane's list names an op means the op's n-th tile. */
+/* A lane lists an op once per tile; the n-th mention of an op stands for its n-th tile. */
 int ah_reading_orders(const struct ah_plan *plan, const struct ah_items *items, struct ah_grow *order_memory,
                       struct ah_grow *seen_memory, struct ah_orders *ret_orders, struct ah_error *err)
 {
@@ -120,7 +120,7 @@ static void fill_item(const struct reading *r, uint32_t op, uint32_t tile)
     }
 }
 
-/* Lets the tiles of op `user` use the slots that the tiles of `taker` took. */
+/* Records that tile t of op `user` uses the slot taken by tile t of op `taker`, for all t. */
 static void share_slots(const struct reading *r, uint32_t taker, uint32_t user, int ring)
 {
     for (uint32_t tile = 0; tile < r->plan->ops[user].tiles && tile < r->plan->ops[taker].tiles; tile++) {
@@ -131,7 +131,7 @@ static void share_slots(const struct reading *r, uint32_t taker, uint32_t user, 
     }
 }
 
-/* Kinds of ops that use slots taken by another kind; `each`: user and taker have the same micro-batch. */
+/* Kinds of ops that use slots taken by ops of another kind. If `each`, both ops have the same micro-batch. */
 static const struct {
     enum ah_plan_op_kind taker, user;
     enum ah_graph_ring ring;

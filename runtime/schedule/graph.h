@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Graph: what the lanes of a plan repeat in every iteration, tile by tile, and what each tile waits for. Executors use
- * it; the simulator (replay.h) reads plans in the same way.
+ * Graph: the work that the lanes of a plan repeat in every iteration, tile by tile, and the waits of each tile. It is
+ * made for executors; the simulator (replay.h) reads plans in the same way.
  *
- * A ROUND lasts from the first head of iteration r to that of r + 1. Each lane runs its items in the order of
- * `order[lane]`. Items that are `early` (issued before the first head) belong to iteration r + 1, all others to r.
+ * A ROUND lasts from the first head of iteration r to the first head of iteration r + 1. Each lane runs its items in
+ * the order of `order[lane]`. `early` items (issued before the first head) belong to iteration r + 1, all others to r.
  *
  *     struct ah_graph rounds;
  *     rc = ah_graph_read(plan, &arena, &rounds, err);
@@ -15,7 +15,7 @@
  * before those of item i + 1. Lanes run in order, so compute items do not wait for each other.
  *
  * RINGS. In a ring of n slots, the k-th item to take a slot waits for the (k - n)-th to give one back, and gets that
- * slot. `taker` of an item that uses a slot is the item that took it.
+ * one. If an item uses a slot, `taker` is the item that took it.
  */
 #ifndef AH_RUNTIME_SCHEDULE_GRAPH_H
 #define AH_RUNTIME_SCHEDULE_GRAPH_H
@@ -41,8 +41,8 @@ struct ah_graph_item {
     bool takes[AH_GRAPH_RINGS];
     bool gives[AH_GRAPH_RINGS];
     bool early;
-    bool of_before; /* an update with gradients of the iteration before its own */
-    bool wraps;     /* a fetch or gather for a use in the iteration after its own */
+    bool of_before; /* its op is an update with the gradients of the previous iteration */
+    bool wraps;     /* a fetch or gather for the next iteration */
 };
 
 struct ah_graph_wait {
@@ -54,7 +54,7 @@ struct ah_graph {
     size_t n_items;
     struct ah_graph_item *items; /* n_items + 1; the first `positions` are the compute items, by position */
     struct ah_graph_wait *waits;
-    uint32_t *first_tile, *of_tile; /* tile t of op o is item of_tile[first_tile[o] + t] */
+    uint32_t *first_tile, *of_tile; /* item of_tile[first_tile[o] + t] is tile t of op o */
     uint32_t *order[AH_GRAPH_LANES];
     size_t n_order[AH_GRAPH_LANES];
     uint32_t positions;
@@ -62,12 +62,12 @@ struct ah_graph {
     uint64_t slots[AH_GRAPH_RINGS];
 };
 
-/* Everything is in `arena`. `plan` was read from a document, or emitted. AH_E_DOCUMENT: the rules of docs/planning.md
- * forbid an op, or require one that is missing. AH_E_MEMORY. */
+/* Reads the graph of a plan that was read from a document or emitted. All arrays are in `arena`. AH_E_DOCUMENT: the
+ * rules of docs/planning.md forbid one of the ops, or require an op that is missing. AH_E_MEMORY. */
 int ah_graph_read(const struct ah_plan *plan, struct ah_arena *arena, struct ah_graph *ret_graph,
                   struct ah_error *err);
 
-/* How fast each lane works, as a share of its full speed, while only the lanes in `running` (a bit each) work. */
+/* Sets each lane's speed, as a fraction of its full speed, while only the lanes in `running` work (a bit each). */
 void ah_graph_speeds(const struct ah_plan_sharing *sharing, unsigned running,
                      double ret_speeds[AH_GRAPH_LANES]);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Items: which tile waits for which. The rules, with their numbers, are those of docs/planning.md.
+ * Items: finds which tile waits for which, by the numbered rules of docs/planning.md.
  *
- * key(item) = 2 x position for compute items, 2 x issue + 1 for others. v waits for the latest u before it on the
- * circle: u of the same iteration if key(u) <= key(v), otherwise u of the iteration before (`back` = 1).
+ * key(item) = 2 x position for compute items, 2 x issue + 1 for others. A wait of v for u means the latest u before v:
+ * of the same iteration if key(u) <= key(v), otherwise of the iteration before (`back` = 1).
  *
- * Tiles of an op are done in ascending order, each after the one before, so waiting for the last means waiting for all.
- * The compute order itself (rule 1) is the frozen order of the compute lane and needs no edges.
+ * The tiles of an op are done one after another, so waiting for the last tile means waiting for all. The compute order
+ * itself (rule 1) is the frozen order of the compute lane and needs no edges.
  */
 #include "runtime/schedule/schedule_internal.h"
 
@@ -25,9 +25,9 @@ struct build {
     struct ah_items items;
     struct pair *pairs;
     size_t n_pairs, max_pairs;
-    uint32_t *by_block; /* first op of each kind and block; further ops are chained by `next` */
+    uint32_t *by_block; /* by kind and block: the first op; `next` leads to the further ones */
     uint32_t *next;
-    uint32_t *due_first, *due_next; /* chains of send_gradients by the position at which they are due */
+    uint32_t *due_first, *due_next; /* chains of send_gradients ops that are due at the same position */
     struct ah_error *err;
 };
 
@@ -64,7 +64,7 @@ static const bool once_a_block[AH_PLAN_COLLECTIVE + 1] = {
     [AH_PLAN_UPLOAD] = true, [AH_PLAN_STATES_IN] = true, [AH_PLAN_STATES_OUT] = true,
 };
 
-/* Checks what the rules assume of an op. `again`: the block already has an op of this kind. */
+/* Checks that an op obeys what the rules assume. `again`: the block has an earlier op of this kind. */
 static int check_op(const struct build *b, uint32_t op, bool again)
 {
     const struct ah_plan_op *it = &b->it->ops[op];
@@ -123,8 +123,8 @@ static void number_tiles(struct build *b)
         first[op + 1] = first[op] + (uint32_t)b->it->ops[op].tiles;
 }
 
-/* Numbers compute items by position, their tiles counted from the head; then other items. Filling in positions moves
- * `first_tile` forward; it is moved back afterwards. */
+/* Assigns numbers to items: to compute items by position, with tiles counted from the head, then to the other items.
+ * Filling in positions moves each `first_tile` forward, so it is moved back afterwards. */
 static void number_items(struct build *b)
 {
     struct ah_items *items = &b->items;
@@ -185,7 +185,7 @@ static void edge(struct build *b, uint32_t item, uint32_t from)
     b->n_pairs++;
 }
 
-/* Makes op v wait for op u: tile by tile if both have as many tiles, else for all of u. Either may be missing. */
+/* Makes op v wait for op u: tile by tile if they have equally many, else for all of u. Ignores ITEMS_NONE. */
 static void wait_for(struct build *b, uint32_t v, uint32_t u)
 {
     if (v == ITEMS_NONE || u == ITEMS_NONE)
@@ -199,7 +199,7 @@ static void wait_for(struct build *b, uint32_t v, uint32_t u)
         edge(b, tile_item(b, v, tile), tile_item(b, u, tile));
 }
 
-/* Makes op v wait for all of op u. */
+/* Makes op v wait for all of op u. Does nothing if v or u is ITEMS_NONE. */
 static void wait_for_all(struct build *b, uint32_t v, uint32_t u)
 {
     if (v != ITEMS_NONE && u != ITEMS_NONE)
@@ -262,7 +262,7 @@ static uint32_t find_norm(const struct build *b)
     return norm;
 }
 
-/* Rule 5. */
+/* Adds the edges of rule 5. */
 static int norm_edges(struct build *b)
 {
     if (!b->it->clip)
@@ -282,7 +282,7 @@ static int norm_edges(struct build *b)
     return AH_OK;
 }
 
-/* Returns the op after which a block's gradients are on the host; ITEMS_NONE if neither its weights nor its sum are. */
+/* Returns the op that brings a block's gradients to the host; ITEMS_NONE if neither weights nor sum are there. */
 static uint32_t arrival(const struct build *b, uint64_t block)
 {
     bool on_host = first_op(b, AH_PLAN_HOST_ADAM, block) != ITEMS_NONE &&
@@ -293,7 +293,7 @@ static uint32_t arrival(const struct build *b, uint64_t block)
     return sum != ITEMS_NONE ? sum : first_op(b, AH_PLAN_SEND_GRADIENTS, block);
 }
 
-/* Rule 10. */
+/* Adds the edges of rule 10. */
 static void arrival_edges(struct build *b)
 {
     const uint32_t norm = find_norm(b);
@@ -310,7 +310,7 @@ static void arrival_edges(struct build *b)
     }
 }
 
-/* Returns an upper bound for the number of pairs to which rule 10 applies. */
+/* Returns an upper bound for the number of edges of rule 10. */
 static size_t count_arrivals(const struct ah_iteration *it)
 {
     size_t n[AH_PLAN_COLLECTIVE + 1] = {0};
@@ -320,7 +320,7 @@ static size_t count_arrivals(const struct ah_iteration *it)
            (n[AH_PLAN_DEVICE_ADAM] + n[AH_PLAN_HOST_ADAM] + n[AH_PLAN_UPLOAD] + n[AH_PLAN_NORM]);
 }
 
-/* Adds the edges of rule 6: of each block's states, and of all copies in order of use, starting at the head. */
+/* Adds the edges of rule 6: between ops of each block's states, and between all copies, in order of use. */
 static void streamed_edges(struct build *b)
 {
     for (uint64_t block = 0; block < b->it->n_blocks; block++) {
@@ -353,7 +353,7 @@ static void streamed_edges(struct build *b)
     }
 }
 
-/* Returns the elements of a block's trained vector, derived from the bytes of its copies; 0: no copies. */
+/* Returns the number of elements of a block's trained vector, from the bytes of its copies; 0 if it has none. */
 static uint64_t trained_elements(const struct build *b, uint64_t block)
 {
     uint32_t sent = first_op(b, AH_PLAN_SEND_GRADIENTS, block);
@@ -370,7 +370,7 @@ static bool fetches_rows(const struct build *b, const struct ah_plan_op *fetch)
     return !fetch->block && !user->block && user->op == AH_PLAN_FORWARD;
 }
 
-/* Rule 7. */
+/* Adds the edges of rule 7. */
 static void fetch_edges(struct build *b, uint64_t block)
 {
     uint32_t adam = first_op(b, AH_PLAN_HOST_ADAM, block);
@@ -383,16 +383,17 @@ static void fetch_edges(struct build *b, uint64_t block)
         else if (fetch->bytes / b->it->weight_bytes == trained_elements(b, block))
             wait_for(b, op, update);
         else
-            wait_for_all(b, op, update); /* the fetch and the update have different tiles */
+            wait_for_all(b, op, update); /* the tiles of the fetch differ from those of the update */
     }
     for (uint32_t op = first_op(b, AH_PLAN_GATHER, block); op != ITEMS_NONE; op = b->next[op])
         wait_for(b, op, update);
 }
 
-/* Returns the number of pairs of ops to which rule 9 applies, at most REUSES_MAX. Adds their edges if `add`. */
+/* Returns the number of edges of rule 9, or REUSES_MAX if there are more. Adds the edges if `add`. */
 static size_t reuse_edges(struct build *b, bool add)
 {
-    uint32_t *first = b->due_first; /* by position: a send_gradients due there */
+    /* by position: the last send_gradients op due there; `due_next` leads to the others */
+    uint32_t *first = b->due_first;
     size_t n = 0;
     memset(first, 0xff, b->it->positions * sizeof *first);
     for (uint32_t op = 0; op < b->it->n_ops; op++) {
@@ -428,7 +429,7 @@ static int all_edges(struct build *b)
     return rc;
 }
 
-/* Sorts the pairs by item. */
+/* Sorts the edges by the item that waits. */
 static void collect_edges(struct build *b)
 {
     struct ah_items *items = &b->items;

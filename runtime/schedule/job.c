@@ -2,8 +2,8 @@
  *
  * Makes a job from a model and its training: sorts blocks into groups, then sizes the groups.
  *
- * Blocks with equal keys form a group. Keys are hashed, so the time for a block does not grow with the number of
- * groups.
+ * Blocks with equal keys form a group. A hash table finds the group of a key, so the time per block does not grow with
+ * the number of groups.
  */
 #include "runtime/schedule/job.h"
 
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BYTES_LIMIT  9007199254740992.0 /* 2^53: the most that documents can express */
+#define BYTES_LIMIT  9007199254740992.0 /* 2^53, the largest number of bytes in documents */
 #define LOGITS_BYTES (UINT64_C(256) << 20)
 
 enum { CHUNK_TOKENS_MIN = 64 };
@@ -56,7 +56,7 @@ static int check_tied(const struct ah_model *model, const struct ah_plan_trainin
                         model->tied ? "is frozen" : "has a table of its own");
 }
 
-/* Refuses sizes of single tensors that come near the limit of 64 bits. */
+/* Refuses jobs with a tensor whose size comes near the limit of 64 bits. */
 static int check_sizes(const struct ah_job *job, struct ah_error *err)
 {
     const struct ah_model *model = job->model;
@@ -72,8 +72,8 @@ static int check_sizes(const struct ah_job *job, struct ah_error *err)
     return rc;
 }
 
-/* Returns the largest power of two of tokens whose logits need at most LOGITS_BYTES. It depends on the model only,
- * because the bits of sums over chunks depend on it. */
+/* Returns the largest power of two of tokens whose logits need at most LOGITS_BYTES, but no less than CHUNK_TOKENS_MIN.
+ * It depends only on the model, because the chunk decides the bits of sums. */
 static uint64_t chunk_tokens(const struct ah_model *model)
 {
     uint64_t chunk = CHUNK_TOKENS_MIN;
@@ -101,7 +101,7 @@ static struct key key_of_group(const struct ah_job_group *group)
     return (struct key){group->kind, group->windowed, group->backward, group->input_gradient, group->trained};
 }
 
-/* Open addressing over group numbers + 1; 0 is free. */
+/* A hash table with open addressing. A slot has a group's number + 1; 0 marks a free slot. */
 struct group_index {
     uint32_t *slots;
     uint64_t mask;
@@ -120,7 +120,7 @@ static uint32_t *find_slot(const struct group_index *index, const struct ah_job 
     return &index->slots[at];
 }
 
-/* `windowed`, `trained`, `lowest`: by block of the model. */
+/* Sorts the blocks into groups. `windowed` and `trained` are indexed by block of the model; `lowest` is one. */
 static void make_groups(struct ah_job *job, const bool *windowed, const uint32_t *trained, size_t lowest,
                         const struct group_index *index)
 {
@@ -143,7 +143,7 @@ static void make_groups(struct ah_job *job, const bool *windowed, const uint32_t
     }
 }
 
-/* The suffix of a group's name. */
+/* Returns the suffix of a group's name. */
 static const char *group_state(const struct ah_job_group *group)
 {
     if (!group->backward)
@@ -153,11 +153,12 @@ static const char *group_state(const struct ah_job_group *group)
     return group->trained_parameters < group->parameters ? ".partial" : "";
 }
 
-/* Partial layer groups of one kind are numbered, except the first: ".partial", ".partial2". */
+/* Names the groups. Partial layer groups of one kind are numbered, except the first: ".partial", ".partial2". */
 static int name_groups(struct ah_job *job, struct ah_arena *arena, struct ah_error *err)
 {
     static const char *const kinds[] = {"embedding", "layer", "head"};
-    size_t counts[2][2] = {{0}}; /* partial layers: windowed, with an input gradient */
+    /* partial layer groups so far, by windowed and by whether the group is lowest */
+    size_t counts[2][2] = {{0}};
     for (size_t i = 0; i < job->n_groups; i++) {
         struct ah_job_group *group = &job->groups[i];
         const char *state = group_state(group);
@@ -184,7 +185,7 @@ static void size_vectors(const struct ah_job *job, struct ah_job_group *group)
     group->trained_elements = flat.trained_elements;
 }
 
-/* Returns the bytes of everything in all blocks of the group. */
+/* Returns the bytes of all data of all blocks of the group. */
 static double group_bytes(const struct ah_job *job, const struct ah_job_group *group)
 {
     double each = (double)group->flat_elements * (double)(job->weight_bytes + 4) +
@@ -261,7 +262,7 @@ static size_t lowest_trained(size_t n_blocks, const uint32_t *trained)
     return block;
 }
 
-/* Returns the part's lowest block whose backward runs. `lowest`: that of the whole model. */
+/* Returns the lowest block of the part whose backward runs. `lowest` is that block of the whole model. */
 static size_t lowest_of_part(const struct ah_job *job, size_t lowest)
 {
     size_t first = job->part.first_block;
@@ -270,7 +271,7 @@ static size_t lowest_of_part(const struct ah_job *job, size_t lowest)
     return lowest - first < job->n_blocks ? lowest - first : job->n_blocks;
 }
 
-/* Marks the layers that have the window. */
+/* Marks the layers with an attention window. */
 static void mark_windows(const struct ah_model *model, bool *windowed)
 {
     for (size_t block = 1; block + 1 < ah_model_blocks(model); block++)
@@ -280,7 +281,7 @@ static void mark_windows(const struct ah_model *model, bool *windowed)
             windowed[model->window_layers[i] + 1] = true;
 }
 
-/* A copy of the table is trained if the table is, because patterns name only the table. */
+/* Returns the mask of a copy of the table. It is trained if the table is, because patterns name only the table. */
 static uint32_t copy_trained(const struct ah_job *job)
 {
     struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
@@ -288,7 +289,7 @@ static uint32_t copy_trained(const struct ah_job *job)
     return (uint32_t)job->table_trained << last;
 }
 
-/* `given`: the model whose tensors patterns name. */
+/* Makes and sizes the groups. Patterns name the tensors of model `given`. */
 static int init_groups(struct ah_job *job, const struct ah_model *given, struct ah_arena *arena,
                        struct ah_error *err)
 {
@@ -334,7 +335,7 @@ static void divide_by_tp(const struct ah_job *job, uint64_t *amount)
     *amount = *amount / job->part.tp + (*amount % job->part.tp != 0);
 }
 
-/* Divides all sizes that count for `tp` ranks together, so that they count for one rank. */
+/* Divides sizes by `tp`, rounding up, so that they count for one rank instead of `tp` ranks together. */
 static void share_job(struct ah_job *job)
 {
     divide_by_tp(job, &job->residual_bytes);
@@ -353,7 +354,7 @@ static void share_job(struct ah_job *job)
     }
 }
 
-/* A tied head with its own copy of the table is treated as untied. */
+/* Replaces a tied model by an untied one, unless its head uses the embedding's own table. */
 static int split_table(struct ah_job *job, struct ah_arena *arena, struct ah_error *err)
 {
     const bool whole = !job->part.first_block && job->has_head;

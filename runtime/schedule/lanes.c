@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lanes: the ops of the lanes other than compute, the positions between which each runs, and the memory they use.
+ * Lanes: makes the ops of the lanes other than compute, with the positions between which each runs, and its memory.
  *
- * 1. An op's destination on the device lives from the position after `issue_after`; a gradient that is sent lives until
- *    the position before `due_before`.
- * 2. New weights of a block are due at its first forward. Nothing that uses them is issued before the update is.
- * 3. Pipelines add up a part's gradients on the device after its passes; only then are they sent. With weights on the
- *    host, gradients are sent as they are made, and are added up there.
- * 4. Weights on the host are fetched for each use. But if the fetch would be issued at the previous use or earlier, the
- *    weights stay on the device in between.
+ * 1. The lifetime of an op's destination on the device begins at the position after `issue_after`. That of a gradient
+ *    to send ends at the position before `due_before`.
+ * 2. New weights of a block are due at its first forward. Ops that use new weights are not issued before their update.
+ * 3. In a part, gradients are added up on the device after all passes and only then sent. If the weights are on the
+ *    host, each gradient is sent when it is made, and gradients are added up on the host.
+ * 4. Weights on the host are fetched for each use. They stay on the device if the fetch would be issued at the previous
+ *    use or earlier.
  */
 #include "runtime/schedule/compile_internal.h"
 
@@ -21,7 +21,7 @@ static struct ah_plan_op *lane_op(struct compile *c, enum ah_plan_op_kind kind, 
     return op;
 }
 
-/* Gives an op of a copy lane its bytes and time. */
+/* Sets the bytes, tiles and time of an op of a copy lane. */
 static void copies(const struct compile *c, struct ah_plan_op *op, uint64_t bytes, uint64_t elements)
 {
     bool up = op->lane == AH_PLAN_LANE_H2D;
@@ -47,7 +47,7 @@ static uint32_t update_due(const struct compile *c, size_t block)
 
 /* ---- weights on the host ---- */
 
-/* Returns the position after which a fetch for the use at position `use` is issued: not before `after`. */
+/* Returns the position after which a fetch for position `use` is issued, which is never before `after`. */
 static uint32_t fetch_issue(const struct compile *c, uint32_t use, uint32_t after)
 {
     uint32_t most = ah_compile_distance(c, after, use);
@@ -56,8 +56,8 @@ static uint32_t fetch_issue(const struct compile *c, uint32_t use, uint32_t afte
 }
 
 struct uses {
-    uint32_t first, last; /* first and last use that the fetch being built serves */
-    size_t micro_batch;   /* of the first use */
+    uint32_t first, last; /* first and last use of weights from the current fetch */
+    size_t micro_batch;   /* of `first` */
     bool open;
 };
 
@@ -76,7 +76,7 @@ static void fetch_close(struct compile *c, struct uses *uses, size_t block, uint
     uses->open = false;
 }
 
-/* Adds a use at `position`; uses come in ascending order. */
+/* Adds a use at `position`. Uses must be added in ascending order. */
 static void fetch_use(struct compile *c, struct uses *uses, size_t block, size_t micro_batch,
                       uint32_t position, uint32_t *after)
 {
@@ -98,7 +98,7 @@ static uint32_t last_use(const struct compile *c, size_t block)
     return backward == COMPILE_NONE ? ah_compile_forward(c, block, c->micro_batches - 1) : backward;
 }
 
-/* Returns the position that an iteration's first fetch must follow: the update or, without updates, the last use. */
+/* Returns the position that an iteration's first fetch must follow: the update's or, if frozen, the last use's. */
 static uint32_t first_after(const struct compile *c, size_t block)
 {
     return ah_compile_trained(c, block) ? update_position(c, block) : last_use(c, block);
@@ -123,7 +123,7 @@ static void fetch_layer(struct compile *c, size_t block)
     fetch_close(c, &uses, block, after);
 }
 
-/* Adds ops that gather table rows on the host for each micro-batch. */
+/* Adds the ops of each micro-batch that gather table rows on the host, and those that fetch the rows. */
 static void gather_rows(struct compile *c, size_t block)
 {
     const struct ah_job_group *group = ah_job_block(c->job, block);
@@ -142,7 +142,7 @@ static void gather_rows(struct compile *c, size_t block)
     }
 }
 
-/* Adds fetches of a tied table from the host for the head. */
+/* Adds the ops that fetch a tied table from the host for the head. */
 static void fetch_table(struct compile *c)
 {
     struct uses uses = {0};
@@ -168,7 +168,7 @@ static void fetches(struct compile *c, size_t block)
 
 /* ---- gradients ---- */
 
-/* Returns the position that waits for the copy of a gradient made at position `made`. */
+/* Returns the position before which a gradient made at position `made` must be copied to the host. */
 static uint32_t send_due(const struct compile *c, size_t block, uint32_t made)
 {
     uint32_t most = ah_compile_distance(c, made, ah_compile_forward(c, block, 0));
@@ -179,7 +179,7 @@ static uint32_t send_due(const struct compile *c, size_t block, uint32_t made)
     return ah_compile_after(c, made, behind);
 }
 
-/* Returns the position at which making a gradient begins; for a tied table, in the head. */
+/* Returns the first position that writes the gradient. For a tied table, that is the head's. */
 static uint32_t gradient_begins(const struct compile *c, size_t block, size_t micro_batch)
 {
     bool tied = !block && ah_job_shares_table(c->job);
@@ -217,7 +217,7 @@ static void accumulate(struct compile *c, size_t block, size_t micro_batch)
              (adds * c->costs->host_accumulate_us + (last && c->clip ? c->costs->host_squares_us : 0));
 }
 
-/* Adds tensors for each micro-batch's gradient if the sum is on the device, and for sums of separate groups. */
+/* Adds tensors for each micro-batch's gradient, if it is added up on the device, and for separate sums of groups. */
 static void gradient_parts(struct compile *c, size_t block)
 {
     const uint64_t elements = ah_job_block(c->job, block)->trained_elements;

@@ -3,17 +3,17 @@
  * Layout: three parts of the arena, from below.
  *
  *     persistent tensors, side by side
- *     the stack: each tensor on top of the highest one that lives when it begins
- *     other tensors, in gaps between each other and above the stack that lives at the same time (layout_fit.c)
+ *     the stack: each tensor above the highest stacked tensor still alive when it begins
+ *     other tensors, in gaps between each other and above what is alive of the stack (layout_fit.c)
  *
- * The others are placed downwards from the least height that the live bytes allow. So gradients can use the space above
- * the stack, which shrinks as activations die.
+ * The other tensors are placed downwards from the largest sum of live bytes. So gradients can use the space above the
+ * stack, which grows while activations are freed.
  *
  * INVARIANTS
  *   1. All offsets and sizes are whole units of AH_LAYOUT_ALIGN.
  *   2. `top[p]` is at or above the end of every persistent and stacked tensor that lives at p.
- *   3. The stack begins at the boundary between positions that the fewest stacked bytes cross. If lifetimes nest, no
- *      byte does, and the stack wastes none. A tensor that crosses it keeps its memory for the whole iteration.
+ *   3. The stack begins at the cut: the boundary between positions that the fewest stacked bytes cross. If lifetimes
+ *      nest, none do, and the stack wastes no byte. A tensor that crosses keeps its memory all the time.
  */
 #include "runtime/schedule/layout_internal.h"
 
@@ -21,8 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A PiB: tensors that sum to this or more fit nowhere and are not placed. So no sum overflows, and every offset leaves
- * room for an index in 64 bits. */
+/* A PiB. Tensors that sum to a PiB or more fit nowhere and are not placed. So no sum overflows, and in 64 bits every
+ * offset leaves room for an index. */
 #define LAYOUT_UNITS_MAX (UINT64_C(1) << 42)
 
 /* ---- memory ---- */
@@ -34,7 +34,7 @@ static size_t layout_piece(size_t *used_bytes, size_t count, size_t size)
     return offset;
 }
 
-/* Cuts `base` (NULL: only counts) into the arrays of `memory`; returns the bytes needed. */
+/* Divides `base` into the arrays of `memory`, or only counts if `base` is NULL. Returns the bytes needed. */
 static size_t layout_cut(struct ah_layout_memory *memory, char *base, size_t tensors, size_t positions)
 {
     const struct {
@@ -116,7 +116,7 @@ static bool layout_lives_at(const struct ah_layout_tensor *tensor, uint32_t posi
     return position <= tensor->to || tensor->from <= position;
 }
 
-/* `sums` holds differences between positions: adds `units` where the interval begins, subtracts them after its end. */
+/* Adds `units` to an interval. `sums` has differences between positions, so `units` is subtracted after its end. */
 static void layout_add_interval(uint64_t *sums, size_t positions, uint32_t from, uint32_t to, uint64_t units)
 {
     sums[from] += units;
@@ -209,13 +209,14 @@ static void layout_sort_by_from(struct ah_layout_memory *memory, const struct ah
 uint32_t ah_layout_cut(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                        const uint32_t *indices, size_t n, size_t positions)
 {
-    uint64_t *crossing = memory->sums; /* units that cross the boundary before p, as differences */
+    /* units that cross the boundary before each position, as differences */
+    uint64_t *crossing = memory->sums;
     uint64_t units = 0, fewest = UINT64_MAX;
     uint32_t cut = 0;
     memset(crossing, 0, (positions + 1) * sizeof *crossing);
     for (size_t i = 0; i < n; i++) {
         const struct ah_layout_tensor *tensor = &tensors[indices[i]];
-        if (tensor->from != tensor->to) /* the boundaries before from + 1, ..., before `to` */
+        if (tensor->from != tensor->to) /* crosses the boundaries before from + 1, ..., before `to` */
             layout_add_interval(crossing, positions, (uint32_t)((tensor->from + 1) % positions), tensor->to,
                                 memory->units[indices[i]]);
     }
@@ -229,7 +230,7 @@ uint32_t ah_layout_cut(struct ah_layout_memory *memory, const struct ah_layout_t
     return cut;
 }
 
-/* Sorts by beginning; of tensors that begin together, the one that lives longest comes first. */
+/* Sorts stacked tensors by where they begin. Of tensors that begin together, the longest-lived comes first. */
 static void layout_sort_stack(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                               size_t n, uint32_t cut, size_t positions)
 {
@@ -250,7 +251,7 @@ static void layout_place_stack(struct ah_layout_memory *memory, const struct ah_
                                size_t n, size_t positions, uint64_t base)
 {
     uint32_t cut = n ? ah_layout_cut(memory, tensors, memory->stack, n, positions) : 0;
-    uint32_t *alive = memory->moments; /* from the bottom up; if any is alive, the top one is */
+    uint32_t *alive = memory->moments; /* live tensors that did not cross the cut, from the bottom up */
     size_t depth = 0, next = 0;
     layout_sort_stack(memory, tensors, n, cut, positions);
     for (size_t i = 0; i < n; i++) {
@@ -278,7 +279,7 @@ static void layout_place_stack(struct ah_layout_memory *memory, const struct ah_
 
 /* ---- the whole layout ---- */
 
-/* Places persistent tensors at the bottom and lists stacked ones. Returns the end of the persistent tensors. */
+/* Places persistent tensors at the bottom, and lists stacked tensors. Returns the end of the persistent ones. */
 static uint64_t layout_part(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors, size_t n,
                             size_t *ret_stack)
 {
@@ -295,7 +296,7 @@ static uint64_t layout_part(struct ah_layout_memory *memory, const struct ah_lay
     return base;
 }
 
-/* Lists the other tensors by their first position: spans live over several positions, moments at only one. */
+/* Lists the other tensors by their first position. Spans live over several positions, moments at a single one. */
 static void layout_take_others(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                                size_t n, size_t positions)
 {

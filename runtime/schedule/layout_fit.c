@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fit: places tensors that are neither persistent nor stacked. Each in turn gets a gap between the placed tensors whose
- * lives overlap its own. Spans come first, in several orders and manners (a table); moments go into the remaining gaps.
- * The lowest layout is kept. The search ends early with a layout that needs only the live bytes, or no more than the
- * bytes that are enough.
+ * Fit: places tensors that are neither persistent nor stacked, one after another. Each gets a gap between the placed
+ * tensors whose lifetimes overlap its own. Spans come first, in the orders and manners of a table; moments get the
+ * remaining gaps. The lowest layout is kept. The search ends early if the peak of a layout is at most the live bytes,
+ * or at most the bytes that are enough.
  *
  * INVARIANTS
- *   1. A span is at or above `floor`, hence above every persistent or stacked tensor whose life overlaps its own.
- *   2. Spans are numbered by where they begin. A span overlaps the spans that live where it begins (a row of `live`),
- *      and the spans that begin while it lives (a run of numbers).
+ *   1. A span is at or above its `floor`, and so above every persistent or stacked tensor whose lifetime overlaps its
+ *      own.
+ *   2. Spans are numbered by where they begin. A span overlaps those alive where it begins (a row of `live`), and those
+ *      that begin later in its lifetime (a run).
  *   3. Moments overlap only spans and moments at the same position. They are placed last and move no span.
  */
 #include "runtime/schedule/layout_internal.h"
@@ -29,7 +30,7 @@ static const struct fit_way {
     {FIT_LARGEST, FIT_LOW},   {FIT_LONGEST, FIT_LOW},  {FIT_BY_BEGIN, FIT_LOW},
 };
 
-/* Shellsort with Ciura's gaps: the arrays are short and often nearly sorted. */
+/* Sorts by Shell's method with Ciura's gaps, because the arrays are short and often nearly sorted. */
 void ah_layout_sort(uint64_t *keys, size_t n)
 {
     static const size_t gaps[] = {1750, 701, 301, 132, 57, 23, 10, 4, 1};
@@ -55,7 +56,7 @@ static uint64_t fit_highest(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Returns the highest `top` of positions from..to, from <= to. */
+/* Returns the highest `top` of the positions from `from` to `to`, both included; `from` <= `to`. */
 static uint64_t fit_top(const struct ah_layout_memory *memory, uint32_t from, uint32_t to)
 {
     uint64_t top = 0;
@@ -86,7 +87,7 @@ static void fit_measure_spans(struct ah_layout_memory *memory, size_t positions)
     }
 }
 
-/* Fills the rows of `live`: each is the previous one, plus spans that begin there, minus those that ended (2). */
+/* Fills the rows of `live`. A row is the previous one, plus the spans that begin, minus those that have ended (2). */
 static void fit_mark_live(struct ah_layout_memory *memory, size_t positions)
 {
     const size_t words = fit_words(memory);
@@ -118,7 +119,7 @@ static void fit_mark_live(struct ah_layout_memory *memory, size_t positions)
 
 /* ---- gaps ---- */
 
-/* Returns a mask of those bits [first, end) of a row that are in its word `word`. */
+/* Returns the part of bits [first, end) of a row that lies in its 64-bit word number `word`, as a mask. */
 static uint64_t fit_run(size_t word, size_t first, size_t end)
 {
     uint64_t bits = UINT64_MAX;
@@ -131,7 +132,7 @@ static uint64_t fit_run(size_t word, size_t first, size_t end)
     return bits;
 }
 
-/* Sets `row` to the spans that overlap `span` (2). */
+/* Sets `row` to the spans that overlap `span` (invariant 2). */
 static void fit_find_meeting(const struct ah_layout_memory *memory, const struct layout_span *span,
                              uint64_t *row)
 {
@@ -144,7 +145,7 @@ static void fit_find_meeting(const struct ah_layout_memory *memory, const struct
             row[word] = live[word] | fit_run(word, after, memory->n_spans) | fit_run(word, 0, until);
 }
 
-/* Sets `busy` to the placed spans that are in `row`, lowest first. */
+/* Sets `busy` to the placed spans among those of `row`, lowest first. */
 static void fit_choose_busy(struct ah_layout_memory *memory, const uint64_t *row)
 {
     size_t n = 0;
@@ -171,8 +172,8 @@ static void fit_insert(const struct ah_layout_memory *memory, uint32_t *list, si
     list[first] = i;
 }
 
-/* Finds a gap for `units` between busy spans, at or above `floor`. With a ceiling, the highest gap under it; without
- * (0), or if there is no such gap, the lowest gap. */
+/* Returns the offset of a gap for `units` between busy spans, at or above `floor`. With a ceiling, that is the highest
+ * offset under it; without a ceiling (0), or if nothing under it fits, the lowest. */
 static uint64_t fit_gap(const struct ah_layout_memory *memory, uint64_t floor, uint64_t ceiling,
                         uint64_t units)
 {
@@ -196,7 +197,6 @@ static uint64_t fit_gap(const struct ah_layout_memory *memory, uint64_t floor, u
 
 /* ---- one way ---- */
 
-/* Sorts the spans by `order`. */
 static void fit_order_spans(struct ah_layout_memory *memory, enum fit_order order, uint32_t cut,
                             size_t positions)
 {
@@ -218,7 +218,7 @@ static void fit_order_spans(struct ah_layout_memory *memory, enum fit_order orde
         memory->order[k] = memory->keys[k] & LAYOUT_INDEX_MASK;
 }
 
-/* Returns the end of the highest span; or, if a span (the culprit) reaches `limit`, at once the end of that span. */
+/* Places the spans in order. Returns the highest end, early if a span (the culprit) ends at or above `limit`. */
 static uint64_t fit_spans(struct ah_layout_memory *memory, enum fit_manner manner, uint64_t ceiling,
                           uint64_t limit)
 {
@@ -238,7 +238,7 @@ static uint64_t fit_spans(struct ah_layout_memory *memory, enum fit_manner manne
     return peak;
 }
 
-/* Places moments [first, end) of one position, the largest first, each in the lowest gap. Returns the highest end. */
+/* Places moments [first, end) of one position, the largest first, each in its lowest gap. Returns the highest end. */
 static uint64_t fit_in_gaps(struct ah_layout_memory *memory, size_t first, size_t end, uint64_t floor)
 {
     uint64_t peak = 0;
@@ -251,7 +251,7 @@ static uint64_t fit_in_gaps(struct ah_layout_memory *memory, size_t first, size_
     memcpy(memory->stack, memory->busy, n_busy * sizeof *memory->busy);
     for (size_t k = 0; k < n; k++) {
         uint32_t tensor = memory->moments[first + (memory->keys[k] & LAYOUT_INDEX_MASK)];
-        uint32_t index = (uint32_t)(memory->n_spans + k); /* there is an entry for every tensor */
+        uint32_t index = (uint32_t)(memory->n_spans + k); /* `spans` has an entry for every tensor */
         uint64_t units = memory->units[tensor];
         uint64_t offset = fit_gap(memory, floor, 0, units);
         memory->spans[index] = (struct layout_span){.units = units, .offset = offset};
@@ -279,7 +279,7 @@ static uint64_t fit_position(struct ah_layout_memory *memory, uint64_t floor, si
     return at;
 }
 
-/* Moves the busy spans from position p - 1 to p. */
+/* Updates the busy spans from position p - 1 to position p. */
 static void fit_step(struct ah_layout_memory *memory, size_t p)
 {
     for (uint32_t i = memory->ending[p - 1]; i < memory->n_spans; i = memory->ending_next[i]) {
@@ -293,7 +293,7 @@ static void fit_step(struct ah_layout_memory *memory, size_t p)
         fit_insert(memory, memory->busy, memory->n_busy++, i);
 }
 
-/* Returns the index in `order` of the span placed last among the spans live at p; 0 if none is live there. */
+/* Returns the index in `order` of the span placed last among the spans alive at p; 0 if none is. */
 static size_t fit_last_at(const struct ah_layout_memory *memory, size_t p)
 {
     const uint64_t *row = memory->live + p * fit_words(memory);
@@ -303,7 +303,7 @@ static size_t fit_last_at(const struct ah_layout_memory *memory, size_t p)
     return k ? k - 1 : 0;
 }
 
-/* Places moments. Returns their highest end or `peak`, if higher; or a number >= `limit` as soon as one reaches it. */
+/* Places the moments. Returns the highest end, at least `peak`. Stops early if a moment ends at or above `limit`. */
 static uint64_t fit_moments(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                             size_t positions, uint64_t peak, uint64_t limit)
 {
@@ -336,7 +336,7 @@ static void fit_keep(struct ah_layout_memory *memory)
         memory->best[memory->moments[i]] = memory->at[memory->moments[i]];
 }
 
-/* Places all spans in order, then all moments. Saves the layout if lower than `lowest`. Returns the lower height. */
+/* Places all spans, then all moments. Saves the layout if its peak is below `lowest`. Returns the lower of the two. */
 static uint64_t fit_once(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                          size_t positions, enum fit_manner manner, uint64_t ceiling, uint64_t lowest)
 {
@@ -348,7 +348,7 @@ static uint64_t fit_once(struct ah_layout_memory *memory, const struct ah_layout
     return peak;
 }
 
-/* Returns how often each order is repaired: fewer times with more spans, for about the same work. */
+/* Returns how often each order is repaired: the more spans, the less often, so that the work stays about the same. */
 static size_t fit_repairs(const struct ah_layout_memory *memory)
 {
     enum { PLACED = 1000, MOST = 16 };

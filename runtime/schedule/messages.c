@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading: ops give the positions where messages are sent or first needed; names of tensors give their memory.
+ * Reading: ops give the positions at which messages are sent or first needed. Names of tensors give their memory.
  *
- * Checking: a stage runs its positions in order. Each stage runs as far as the others allow, until none can move.
- * If some stage has not reached its end, the stages wait for each other in a circle.
+ * Checking: a stage runs its positions in order. Each stage runs as far as the others allow, until no stage can
+ * advance. If a stage has then not reached its end, the stages wait for each other in a circle.
  */
 #include "runtime/schedule/messages.h"
 
@@ -19,7 +19,7 @@ enum { STEPS = 3 };
 static const struct {
     const char *word; /* name in error messages */
     enum ah_tensor_label label;
-    bool of_top; /* its tensor belongs to the last block, not to the first */
+    bool of_top; /* its tensor is named after the last block; if false, after the first */
     bool sends;
 } channels[AH_CHANNELS] = {
     [AH_CHANNEL_OUTPUT_IN] = {"the output that arrives", AH_TENSOR_INPUT, false, false},
@@ -33,7 +33,7 @@ struct reading {
     const struct ah_plan *program;
     const struct ah_plan_part *part;
     uint64_t ahead;
-    bool trains; /* a backward runs here, or the head's op, which includes one */
+    bool trains; /* the stage has a backward op, or the head's op, which includes backward */
 };
 
 static const struct ah_plan_op *op_at(const struct ah_plan *program, uint32_t position)
@@ -66,8 +66,8 @@ static int note_message(const struct reading *r, enum ah_channel channel, uint64
     return AH_OK;
 }
 
-/* A gradient from the next stage is first needed by the last block's backward; without one, by the send of this stage's
- * own gradient message; without that, by the forward that must not run further ahead. */
+/* Records the message sent or first needed at this position. A gradient from the next stage is first needed by the last
+ * block's backward; without one, by this stage's gradient send; without that, by a forward that must not run ahead. */
 static int note_position(const struct reading *r, uint32_t position, struct ah_error *err)
 {
     const struct ah_plan_op *op = op_at(r->program, position);
@@ -90,7 +90,7 @@ static int note_position(const struct reading *r, uint32_t position, struct ah_e
 
 /* ---- tensors ---- */
 
-/* True for a gradient message without bytes: a signal. It uses no tensor, even if one has its name. */
+/* True if the message is a word, which has no bytes. It has no tensor, even if a tensor is named like its own. */
 static bool is_word(const struct reading *r, enum ah_channel channel, const struct ah_message *message)
 {
     return channel == AH_CHANNEL_GRADIENT_OUT && message->at != AH_MESSAGES_NEVER &&
@@ -219,7 +219,7 @@ struct pipeline {
     uint64_t *done; /* by stage: positions done, over all steps */
 };
 
-/* Returns the bytes for all ranks of a stage together: each sends, and expects, a slice. */
+/* Returns the bytes of a message for all `tp` ranks of a stage together; each of them sends and expects a slice. */
 static uint64_t whole_bytes(const struct ah_messages *messages, enum ah_channel channel, uint64_t micro_batch)
 {
     return messages->of[channel][micro_batch].bytes * messages->program->part->tp;
@@ -262,13 +262,13 @@ static int check_sizes(const struct pipeline *p, size_t stage, struct ah_error *
     return AH_OK;
 }
 
-/* True if the neighbour is far enough: to receive, past the send; to send, where the memory is free. */
+/* True if the neighbour is far enough: it has sent the message to receive, or freed the memory for the one to send. */
 static bool is_let(const struct pipeline *p, size_t stage, enum ah_channel channel, uint64_t step,
                    uint32_t position)
 {
     static const struct {
         int neighbour;
-        enum ah_channel other; /* the same channel, as the neighbour names it */
+        enum ah_channel other; /* the neighbour's name for the channel */
     } ends[AH_CHANNELS] = {[AH_CHANNEL_OUTPUT_IN] = {-1, AH_CHANNEL_OUTPUT_OUT},
                            [AH_CHANNEL_OUTPUT_OUT] = {1, AH_CHANNEL_OUTPUT_IN},
                            [AH_CHANNEL_GRADIENT_IN] = {1, AH_CHANNEL_GRADIENT_OUT},
@@ -283,7 +283,7 @@ static bool is_let(const struct pipeline *p, size_t stage, enum ah_channel chann
     return p->done[other] >= before + (channels[channel].sends ? there->from : there->at + UINT64_C(1));
 }
 
-/* Runs a stage as far as it can. Returns false if it could not move. */
+/* Runs a stage as far as the others allow. Returns false if it ran no position. */
 static bool advance_stage(struct pipeline *p, size_t stage)
 {
     const uint64_t positions = p->stages[stage]->positions, begin = p->done[stage];

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages: what a stage of a pipeline sends to its neighbours and receives from them, read from its program. Simulator
- * and executors all read messages here, so that there is one protocol.
+ * Messages: what a stage of a pipeline sends to its neighbours and receives from them, as read from its program. The
+ * simulator and all executors read messages with this module, so there is one protocol.
  *
  *     struct ah_messages messages;
  *     rc = ah_messages_read(program, &arena, &messages, err);
  *     if (messages.of[AH_CHANNEL_OUTPUT_IN])
  *         ... messages.of[AH_CHANNEL_OUTPUT_IN][micro_batch].from ...
  *
- * A CHANNEL leads one way between two neighbours, for one purpose. It has one message per micro-batch, in order. A
- * message without bytes is a *word*: the next stage has no gradient to send and only says that it is done.
+ * A CHANNEL carries messages in one direction between two neighbours, for one purpose: one message per micro-batch, in
+ * order. A message without bytes is a *word*: the next stage has no gradient to send and only says that it is done.
  *
- * A PROGRAM HAS NO RECEIVES. An arriving message has a tensor in the receiver's arena. It may arrive once the receiver
- * reaches the first position of the tensor's life, when that memory is free; the send cannot end earlier. So messages
- * take no memory beyond what the document shows.
+ * A PROGRAM HAS NO RECEIVES. Each arriving message has a tensor in the receiver's arena. From the first position of the
+ * tensor's lifetime on, its memory is free and the message may arrive; the send cannot end earlier. So messages take no
+ * memory beyond what the document shows.
  *
  * INVARIANTS of a program that was read:
- * 1. Each message has one position that sends it, or needs it first (AH_MESSAGES_NEVER: a word that none needs).
- * 2. from <= at <= to: a message is needed, or sent, while its tensor lives.
- * 3. In a channel `at` ascends, and so does `from` of arriving messages.
+ * 1. Each message has one position that sends it or is the first to need it. For a word that no position needs, it is
+ *    AH_MESSAGES_NEVER.
+ * 2. from <= at <= to: a message is sent, or first needed, during its tensor's lifetime.
+ * 3. Within a channel, `at` ascends from message to message, and so does `from` if the messages arrive here.
  *
  * ah_messages_check() ensures that each message has the size that the other side expects, and that three steps of all
  * stages run to their end with no buffers but these tensors (docs/clusters.md).
@@ -45,8 +46,8 @@ enum { AH_MESSAGES_NONE = UINT32_MAX, AH_MESSAGES_NEVER = UINT32_MAX };
 
 struct ah_message {
     uint64_t bytes;    /* 0: a word */
-    uint32_t at;       /* the position that sends it, or is the first to need it */
-    uint32_t from, to; /* the life of its tensor; all positions for a word */
+    uint32_t at;       /* the position that sends the message or is the first to need it */
+    uint32_t from, to; /* the lifetime of its tensor; for a word, all positions */
     size_t tensor;     /* index into arena.tensors; SIZE_MAX: a word */
 };
 
@@ -59,12 +60,12 @@ struct ah_messages {
         *number[AH_CHANNELS]; /* by position: the message sent or first needed there, or AH_MESSAGES_NONE */
 };
 
-/* Everything is in `arena`. The program was read from a document, or emitted, and its rounds can be read (graph.h).
- * AH_E_DOCUMENT: a message is missing, is sent twice, or breaks an invariant. AH_E_MEMORY. */
+/* Reads the messages of a program into `arena`. The program was read from a document or emitted, and its graph can be
+ * read (graph.h). AH_E_DOCUMENT: a message is missing, is sent twice, or breaks an invariant. AH_E_MEMORY. */
 int ah_messages_read(const struct ah_plan *program, struct ah_arena *arena, struct ah_messages *ret_messages,
                      struct ah_error *err);
 
-/* AH_OK if the stages of a pipeline, in order, can run steps together. AH_E_DOCUMENT says why not. AH_E_MEMORY. */
+/* Checks that a pipeline's stages, in order, can run steps together. AH_E_DOCUMENT says why not. AH_E_MEMORY. */
 int ah_messages_check(const struct ah_messages *const *stages, size_t n, struct ah_error *err);
 
 #endif

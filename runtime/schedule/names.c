@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names of blocks, and of tensors after their block and what they hold (docs/planning.md, "Memory").
+ * Names of blocks and tensors. A tensor's begins with its block and its contents (docs/planning.md, "Memory").
  */
 #include "runtime/schedule/names.h"
 
@@ -63,7 +63,7 @@ void ah_name_tensor(struct ah_name_blocks blocks, const struct ah_layout_tensor 
         snprintf(ret_name, AH_NAME_MAX, "%.40s.%s.%u", owner, labels[name.label], name.micro_batch);
 }
 
-/* Reads the block of the model that `text` begins with; moves `text` past it and its dot. */
+/* Reads a block's name at the beginning of `text` and moves `text` past its dot. Returns false if there is none. */
 static bool read_owner(size_t n_blocks, const char **text, uint32_t *ret_block)
 {
     static const char embedding[] = "embedding.", head[] = "head.", layer[] = "layer.";
@@ -91,7 +91,7 @@ static bool read_owner(size_t n_blocks, const char **text, uint32_t *ret_block)
 bool ah_name_read(struct ah_name_blocks blocks, const char *text, struct ah_tensor_name *ret_name,
                   uint64_t *ret_number)
 {
-    uint32_t block = (uint32_t)blocks.first; /* for tensors of all blocks */
+    uint32_t block = (uint32_t)blocks.first; /* used for tensors that belong to no single block */
     bool owned = read_owner(blocks.of_model, &text, &block);
     if (block < blocks.first)
         return false;

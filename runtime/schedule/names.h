@@ -38,10 +38,10 @@ struct ah_tensor_name {
     uint32_t micro_batch;
 };
 
-/* Blocks are numbered within a plan, but named after their place in its model. */
+/* Numbers of blocks: a plan counts its blocks from 0, but their names count in the model. */
 struct ah_name_blocks {
     size_t of_model; /* number of blocks in the model */
-    size_t first;    /* the model's block that is block 0 here */
+    size_t first;    /* number in the model of the plan's block 0 */
 };
 
 static inline struct ah_name_blocks ah_names_of_plan(const struct ah_plan *plan)
@@ -54,18 +54,18 @@ static inline struct ah_name_blocks ah_names_of_job(const struct ah_job *job)
     return (struct ah_name_blocks){ah_model_blocks(job->model), job->part.first_block};
 }
 
-/* Room that every name fits in. */
+/* Size of a buffer in which every name fits. */
 enum { AH_NAME_MAX = 96 };
 void ah_name_block(struct ah_name_blocks blocks, size_t block, char ret_name[AH_NAME_MAX]);
 
-/* Appends the names of blocks [first, end): "embedding, layer.0-6", "layer.7", "layer.8-11, head". */
+/* Appends the names of blocks [first, end) as ranges: "embedding, layer.0-6", "layer.7", "layer.8-11, head". */
 void ah_name_range(struct ah_name_blocks blocks, size_t first, size_t end, struct ah_buffer *out);
 
 void ah_name_tensor(struct ah_name_blocks blocks, const struct ah_layout_tensor *tensor,
                     struct ah_tensor_name name, char ret_name[AH_NAME_MAX]);
 
-/* Reads label and block from a name. `ret_number` is the number after the label: a micro-batch, a position, or 0.
- * Returns false if `text` is no such name. */
+/* Reads label and block from a tensor's name, and the number after the label (`ret_number`): a micro-batch, a position,
+ * or 0. Returns false if `text` is not such a name. */
 bool ah_name_read(struct ah_name_blocks blocks, const char *text, struct ah_tensor_name *ret_name,
                   uint64_t *ret_number);
 

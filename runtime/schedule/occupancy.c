@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 1. Bytes by class are first stored as differences, plus bytes at `from` and minus bytes after `to`. These are then
- *    added up along the positions.
+ * 1. Bytes by class are first stored as differences: a tensor's bytes are added at `from` and subtracted after `to`.
+ *    Then the differences are added up along the positions.
  * 2. For the highest end at every position, tensors are visited in descending order of their ends. Each marks its
- *    positions that are still unmarked. `next` leads from a position to the first unmarked position there or later.
+ *    positions that are unmarked. `next` leads from a position p to the first unmarked one at or after p.
  */
 #include "runtime/schedule/occupancy.h"
 
@@ -38,7 +38,7 @@ static const struct label labels[] = {
 };
 _Static_assert(sizeof labels / sizeof *labels == AH_TENSOR_LABELS, "every label of names.h has a class");
 
-/* The last word that is not a number gives the class: "layer.3.saved.0", "layer.3.weights", "tokens". */
+/* Returns the class that the last word other than a number gives: "layer.3.saved.0", "layer.3.weights", "tokens". */
 static size_t part_of(const char *name)
 {
     size_t length = strlen(name);
@@ -63,7 +63,7 @@ static uint64_t aligned(uint64_t bytes)
 
 /* ---- sums ---- */
 
-/* Stores differences as unsigned numbers. They may wrap below 0, but their running sums are right. */
+/* Adds a tensor to its class's differences. These are unsigned and may wrap below 0; their running sums are right. */
 static void count_tensor(const struct ah_plan_tensor *tensor, struct ah_occupancy *occupancy)
 {
     uint64_t *at = occupancy->bytes[part_of(tensor->name)];

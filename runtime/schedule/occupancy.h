@@ -2,7 +2,7 @@
  *
  * Occupancy: what a plan document's device arena holds at every compute position, by class.
  *
- * A tensor's class follows from its name, as given by emit_plan.c; any other name counts as `other`. Gaps are bytes
+ * A tensor's class follows from its name, as emit_plan.c writes it; any other name counts as `other`. Gaps are bytes
  * below the end of the highest live tensor that no live tensor covers. Sizes are rounded up to the layout's alignment.
  *
  *     struct ah_occupancy occupancy;
@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Continues enum ah_layout_class. */
+/* The classes of enum ah_layout_class, and two more. */
 enum ah_occupancy_part { AH_OCCUPANCY_OTHER = AH_CLASSES, AH_OCCUPANCY_GAPS, AH_OCCUPANCY_PARTS };
 
 /* "weights", ..., "other", "gaps". */
@@ -30,10 +30,10 @@ struct ah_occupancy {
     size_t positions;
     uint64_t *bytes[AH_OCCUPANCY_PARTS]; /* by position; in the arena */
     uint64_t *top_bytes;                 /* end of the highest live tensor, by position; in the arena */
-    uint64_t peak_bytes;                 /* the highest of `top_bytes` */
+    uint64_t peak_bytes;                 /* the largest of `top_bytes` */
 };
 
-/* `plan` was checked (schemas/document.h). Time is linear in tensors and positions. AH_E_MEMORY. */
+/* Measures a checked plan (schemas/document.h), in time linear in tensors and positions. AH_E_MEMORY. */
 int ah_occupancy_measure(const struct ah_plan *plan, struct ah_arena *arena,
                          struct ah_occupancy *ret_occupancy, struct ah_error *err);
 

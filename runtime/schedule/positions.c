@@ -2,13 +2,14 @@
  *
  * Positions: the compute order of an iteration.
  *
- * 1. Forward goes up and backward goes down, micro-batch by micro-batch or block by block; the head's op does both. A
- *    pipeline's stage runs as many forwards ahead of its backwards as stages follow it (turns.h), and sends in between.
- * 2. Updates on the device come in between. A `device` update follows the block's last gradient. If updates wait for
- *    the norm, it follows the last gradient of all blocks, and the lowest block comes first.
- * 3. Streamed updates are spread to match the arrival of their states, which are copied one after the other over the
- *    link. A block's copies may begin once its gradient is being made. The block needed first is copied first. Each
- *    tile is updated after the op that runs when it arrives, but before the block's weights are used (or fetched).
+ * 1. Forward visits blocks upwards and backward downwards, micro-batch by micro-batch or block by block; the head's op
+ *    is both. The forwards of a pipeline's stage are ahead of its backwards by the number of stages after it (turns.h).
+ *    Sends come between them.
+ * 2. Updates on the device come between passes. A `device` update follows the block's last gradient. If updates wait
+ *    for the norm, all of them follow the last gradient of all blocks, the lowest block first.
+ * 3. Streamed updates are spread to match the arrival of their states. States are copied over the link tile by tile. A
+ *    block's copies begin once its last gradient is made; the block needed first comes first. A tile is updated after
+ *    the op that runs when it arrives, but before the block's weights are used (or fetched).
  */
 #include "runtime/schedule/compile_internal.h"
 #include "runtime/schedule/turns.h"
@@ -17,7 +18,7 @@
 
 /* ---- forward and backward ---- */
 
-/* Appends an op to the order. Its time is `us`, unless the choice gives another. */
+/* Appends an op to `base`. Its time is `us`, unless the choice's base_us gives another. */
 static struct ah_plan_op *base_append(struct compile *c, enum ah_plan_op_kind kind, size_t block,
                                       size_t micro_batch, double us)
 {
@@ -38,7 +39,7 @@ static void base_push(struct compile *c, enum ah_plan_op_kind kind, size_t block
     (void)base_append(c, kind, block, micro_batch, us);
 }
 
-/* Returns the end of the blocks that have backward ops: a head's backward is part of its forward. */
+/* Returns the number of blocks with backward ops. The head has none, because its forward op includes backward. */
 static size_t below_head(const struct compile *c)
 {
     return c->n_blocks - c->job->has_head;
@@ -100,7 +101,7 @@ static void attach(struct compile *c, size_t after, uint32_t op)
     c->attached[c->n_attached++] = (struct compile_attached){(uint32_t)(after % c->n_base), op};
 }
 
-/* Returns the index in `base` of the last op that makes a gradient; in a part, of the last op: sums come after it. */
+/* Returns the index in `base` of the last op that makes a gradient; in a part, of the last op, which sums follow. */
 static uint32_t last_gradient(const struct compile *c)
 {
     uint32_t last = 0;
@@ -127,11 +128,12 @@ static void attach_device_updates(struct compile *c)
 /* A simulation of the link, which serves one tile at a time, over two iterations of compute. */
 struct arrivals {
     double now_us;
-    size_t running;   /* the base op, counted over two iterations, that runs at `now_us` */
-    size_t n_waiting; /* blocks in c->waiting, whose gradients are done; the last one is served first */
+    size_t running; /* the op of `base`, counted over two iterations, that runs at `now_us` */
+    /* number of blocks in c->waiting, whose gradients are done; the last of them is served first */
+    size_t n_waiting;
 };
 
-/* Returns the last base op, counted over two iterations, after which this block's update may still come. */
+/* Returns the last op of `base`, counted over two iterations, after which the block's update may run. */
 static size_t deadline(const struct compile *c, size_t block, size_t ready)
 {
     if (c->knobs->step_ends)
@@ -168,7 +170,7 @@ static void make_streamed_op(struct compile *c, size_t block)
     c->update_op[block] = op;
 }
 
-/* Rule 3. Gradients are made from the highest block down; among waiting blocks, the lowest is needed first. */
+/* Places streamed updates by rule 3. Gradients are made from the highest block down; the lowest one is needed first. */
 static void attach_streamed_updates(struct compile *c)
 {
     struct arrivals a = {0};
@@ -204,7 +206,7 @@ static void sort_attached(struct compile *c)
         c->sorted[count[c->attached[i].after]++] = c->attached[i];
 }
 
-/* Sets the first and last position of each op, counted from the first head, as tiles are. */
+/* Sets each op's first and last position. Tiles count from the first head on, so the search begins there. */
 static void number_positions(struct compile *c)
 {
     size_t head = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Priority: finds which of all items that could start is needed first.
+ * Priority: ranks items, so that lanes can run the most urgent one first.
  *
- * 1. First comes the item needed by the earliest compute position, directly or through other items. Position numbers
- *    continue in later iterations. Ties go to the longer chain of work up to that position, then to the lower block.
- * 2. Edges between items of other lanes make no cycle, even over iterations: every cycle has a compute op.
+ * 1. The item needed by the earliest compute position comes first, needed directly or by items in between. Position
+ *    numbers continue in later iterations. Ties go to the longer chain of work up to it, then to the lower block.
+ * 2. Edges between items of other lanes form no cycle, even over iterations: every cycle contains a compute op.
  */
 #include "runtime/schedule/schedule_internal.h"
 
@@ -12,18 +12,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Priorities set so far. `chain`: the longest chain of work from an item's end to the position it is due at. */
+/* The ranks found so far. `chain`: the longest chain of work from an item's end to the position where it is due. */
 struct ranking {
     const struct ah_items *items;
     uint32_t positions;
     uint64_t *rank;
     double *chain;
-    uint32_t *left; /* by item: number of followers, in lanes other than compute, whose rank is not final */
+    /* by item: the number of its followers, in lanes other than compute, whose rank is not final */
+    uint32_t *left;
     uint32_t *queue;
     size_t n_queue;
 };
 
-/* Passes v's rank to the items that v waits for: they are needed no later than v, with v's work in between. */
+/* Passes v's rank to the items that v waits for: they are needed no later than v, and v's work comes in between. */
 static void pass_rank(struct ranking *r, uint32_t v)
 {
     const struct ah_items *items = r->items;
@@ -50,8 +51,8 @@ static void count_followers(struct ranking *r)
             r->queue[r->n_queue++] = i;
 }
 
-/* Ranks all items, each after its followers (2). In the end `chain` includes the item itself. Returns the longest chain
- * of more than one item. */
+/* Ranks all items, each after its followers (rule 2). At the end, an item's `chain` includes the item itself. Returns
+ * the longest chain of more than one item. */
 static double rank_items(struct ranking *r, const double *duration)
 {
     double longest = 0;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 struct list {
-    struct ah_algorithm *items; /* in arena; room for `room` */
+    struct ah_algorithm *items; /* in arena, with room for `room` entries */
     size_t n, room;
 };
 
@@ -20,7 +20,7 @@ static void add_product(struct list *list, const struct ah_algorithm *product)
         list->items[list->n++] = *product;
 }
 
-/* Adds a step's products: two if the step is repeated, and first writes c, then adds to it. */
+/* Adds the products of a step. A repeated step has two if its first repetition writes c and the others add to c. */
 static void add_step(struct list *list, const struct ah_program_op *step)
 {
     struct ah_algorithm product;

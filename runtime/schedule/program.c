@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs of passes: the forward line, or the backward line. In the backward line, forward steps whose results are not
- * saved are repeated before the first step that needs them.
+ * Makes the program of a pass from the forward or the backward line. A backward program repeats the forward steps whose
+ * results are not saved, each before the first step that needs it.
  */
 #include "runtime/schedule/program_internal.h"
 
@@ -94,7 +94,7 @@ struct emission {
     const struct ah_program_block *block;
     const bool *saved;
     struct ah_program *program;
-    bool repeated[NODES_MAX]; /* forward steps that backward has repeated */
+    bool repeated[NODES_MAX]; /* forward steps that this backward program already repeats */
 };
 
 static void emit_op(struct emission *emission, const struct node *node, bool recomputed)
@@ -125,7 +125,7 @@ static bool is_read(const struct node *node, size_t arg)
     return node->role[arg] == AH_ROLE_IN || node->role[arg] == AH_ROLE_INOUT;
 }
 
-/* Emits the forward steps whose results `node` reads, after the steps whose results those read, each at most once.
+/* Emits the forward steps that make what `node` reads, at most once each, after the steps that make what they read.
  * Tensors are written before they are read (program_table.c, 1). So the recursion is no deeper than the line. */
 static void provide(struct emission *emission, const struct node *node)
 {
@@ -234,15 +234,15 @@ size_t ah_program_saved(const struct ah_job *job, const struct ah_job_group *gro
 
 /* ---- steps as a cost model sees them ---- */
 
-/* Returns the number of pairs of a query and a key that it sees, in one head and sequence. A query sees its own and
- * earlier keys, at most `window` if that is not 0. */
+/* Returns the number of visible pairs of a query and a key, in one head and sequence. A query sees its own key and
+ * earlier ones, at most `window` keys if `window` is not 0. */
 static double attention_pairs(uint64_t seq, uint64_t window)
 {
     double s = (double)seq, w = window && window < seq ? (double)window : s;
     return w * (w + 1) / 2 + (s - w) * w;
 }
 
-/* Forward takes two products per pair and head; backward recomputes the scores and takes four more. */
+/* Returns the flops of attention: per pair and head, two products forward; five backward, with one for the scores. */
 static double attention_flops(const struct ah_op_attention *attention, bool backward)
 {
     return attention_pairs(attention->seq, attention->window) * attention->batch * attention->heads *

@@ -2,20 +2,20 @@
  *
  * Program: what a block computes, as straight lines of primitive ops, and the tensors between them.
  *
- * One table of steps for all families (program_table.c) is the source of every number about a block: which tensors are
- * saved and which are recomputed, how much scratch an op needs, how many operations and bytes each step takes.
+ * One table of steps for all families (program_table.c) is the source of everything known about a block: which tensors
+ * are saved or recomputed, how much scratch an op needs, how many operations and bytes each step takes.
  * docs/activations.md is printed from it.
  *
  *   keep       every tensor that forward makes and backward reads is saved
  *   selective  norm outputs, q and k after their norms and rope, and the MLP's activation are not saved but
- *              recomputed from what is: this repeats no matrix product and no attention
- *   recompute  only the block's input is kept; backward begins with the forward steps that it needs
+ *              recomputed from saved tensors, without repeating a matrix product or attention
+ *   recompute  only the block's input is kept; backward begins with the forward steps it needs
  *
  * Backward computes only what is needed: gradients of trained tensors, and the block's input gradient if it hands one
  * down. All configs give the same bits.
  *
- * SCRATCH is exact. The steps of an op form a line; each tensor lives from the first step that touches it to the last
- * and gets its offset by first fit. The resulting peak is the op's working memory.
+ * SCRATCH is computed exactly. The steps of an op form a line. A tensor's lifetime lasts from the first step that
+ * touches it to the last, and first fit gives its offset. The resulting peak is the op's working memory.
  *
  * Everything here depends only on the job and the group, allocates nothing and may run on several threads; it takes
  * about 100 KiB of stack. There are two views of a program: steps for cost models, and ops for executors:
@@ -41,18 +41,18 @@ struct ah_program_step {
     const char *name; /* "attention.qkv", "mlp_norm" */
     enum ah_step_kind kind;
     bool backward;            /* a backward primitive; false for a recomputed forward step */
-    enum ah_matmul_form form; /* of a matmul, as are m, n and k */
+    enum ah_matmul_form form; /* of a matmul; so are m, n and k */
     uint64_t m, n, k;
-    uint64_t times; /* repetitions: chunks of the head */
-    double
-        flops; /* matmul and attention, all repetitions; a multiply-add counts as 2. Attention counts the pairs it
-                     sees: two products per pair forward, five backward, which recomputes the scores */
-    uint64_t
-        moved_bytes; /* between device memory and processor if every operand is touched once, all repetitions */
+    uint64_t times; /* number of repetitions, one per chunk of the head */
+    /* Operations of a matmul or attention, over all repetitions; a multiply-add counts as 2. For attention, each
+     * visible pair takes two products forward, and five backward, which recomputes the scores. */
+    double flops;
+    /* Bytes moved between device memory and processor, over all repetitions, if every operand is touched once. */
+    uint64_t moved_bytes;
 };
 
-/* Lists the steps of `pass` in a block of `group` under `activations`, recomputation included. The head's forward pass
- * has all of its steps. Returns how many. */
+/* Lists the steps of `pass` in a block of `group` under `activations`, with recomputed steps. The head's forward pass
+ * has all steps of the head. Returns the number of steps. */
 size_t ah_program_steps(const struct ah_job *job, const struct ah_job_group *group, enum ah_pass pass,
                         enum ah_activations activations,
                         struct ah_program_step ret_steps[AH_PROGRAM_STEPS_MAX]);
@@ -60,14 +60,14 @@ size_t ah_program_steps(const struct ah_job *job, const struct ah_job_group *gro
 /* A tensor between the steps of a block, for docs/activations.md and inspection. */
 struct ah_program_tensor {
     const char *name; /* "qkv", "attention_norm" */
-    uint64_t bytes;   /* of a micro-batch */
+    uint64_t bytes;   /* in one micro-batch */
     bool saved[AH_ACTIVATIONS_WAYS];
-    uint64_t offset[AH_ACTIVATIONS_WAYS]; /* within what the block saves; valid if `saved` */
+    uint64_t offset[AH_ACTIVATIONS_WAYS]; /* within the block's saved memory; valid if `saved` */
 };
 
 enum { AH_PROGRAM_TENSORS_MAX = 48 };
 
-/* Lists the tensors that some config of a block saves, in the order they are made. Returns how many. */
+/* Lists a block's tensors that at least one config saves, in the order in which they are made. Returns their number. */
 size_t ah_program_saved(const struct ah_job *job, const struct ah_job_group *group,
                         struct ah_program_tensor ret_tensors[AH_PROGRAM_TENSORS_MAX]);
 
@@ -77,21 +77,21 @@ size_t ah_program_saved(const struct ah_job *job, const struct ah_job_group *gro
 enum ah_program_home {
     AH_HOME_NONE,
     AH_HOME_SCRATCH,           /* the op's working memory: the program decides offsets */
-    AH_HOME_SAVED,             /* what the block saves: the program decides offsets, too */
-    AH_HOME_INPUT,             /* residual stream that enters the block */
-    AH_HOME_OUTPUT,            /* residual stream that leaves the block */
+    AH_HOME_SAVED,             /* the block's saved memory: the program decides offsets here, too */
+    AH_HOME_INPUT,             /* residual stream into the block */
+    AH_HOME_OUTPUT,            /* residual stream out of the block */
     AH_HOME_RESIDUAL_GRADIENT, /* read and updated in place; made by the head */
-    AH_HOME_WEIGHTS,           /* of the block: offsets in its flat vector */
-    AH_HOME_GRADIENTS,         /* of the block: offsets in its trained vector */
-    AH_HOME_TABLE,             /* for a tied head: the embedding's weights and gradients */
+    AH_HOME_WEIGHTS,           /* of the block; offsets are those of its flat vector */
+    AH_HOME_GRADIENTS,         /* of the block; offsets are those of its trained vector */
+    AH_HOME_TABLE, /* the embedding's weights, for a tied head; its gradients are AH_HOME_TABLE_GRADIENTS */
     AH_HOME_TABLE_GRADIENTS,
-    AH_HOME_DATA, /* of the micro-batch or the job, by name: "tokens", "rope_table" */
+    AH_HOME_DATA, /* of the micro-batch or the job, found by name: "tokens", "rope_table" */
     AH_HOMES
 };
 
 struct ah_program_place {
     const char *name;
-    enum ah_program_home home; /* none: not in this program */
+    enum ah_program_home home; /* AH_HOME_NONE: not in this program */
     uint64_t bytes;
     uint64_t offset_bytes; /* within its home; 0 for data, input, output, residual gradient */
 };
@@ -99,17 +99,17 @@ struct ah_program_place {
 enum { AH_PROGRAM_NO_PLACE = UINT8_MAX, AH_PROGRAM_PLACES_MAX = 112 };
 
 /* A primitive op with everything but addresses. A present operand names the device arena, and its offset counts from
- * its place. The executor adapts the op. If data has no documents, it calls ah_program_drop_documents(). If embedding
- * rows were gathered on the host, they replace the table, and `tokens` count from 0. Each micro-batch gets its own loss
- * sum. */
+ * its place. Executors adapt the op in three ways. For data without documents, they call ah_program_drop_documents().
+ * If rows of the embedding were gathered on the host, the rows replace the table, and `tokens` count from 0. Each
+ * micro-batch gets its own loss sum. */
 struct ah_program_op {
     const char *name;
     struct ah_op op;
     uint8_t place[AH_OP_ARGS];        /* AH_PROGRAM_NO_PLACE: absent */
     uint64_t chunk_bytes[AH_OP_ARGS]; /* how far the operand advances with each repetition */
-    uint64_t
-        times; /* repetitions; ops with several are adjacent, and the loop over chunks runs them in turn */
-    bool first_writes; /* the first repetition writes c, later ones add to it */
+    /* Number of repetitions. Ops with several are adjacent; each repetition of the loop over chunks runs them all. */
+    uint64_t times;
+    bool first_writes; /* the first repetition writes c, later repetitions add to it */
     bool in_loop;      /* part of the loop over chunks, or of the remaining tokens after it */
     bool backward;     /* a backward primitive */
     bool recomputed;   /* a forward step that backward repeats */
@@ -120,23 +120,23 @@ struct ah_program {
     size_t n_ops;
     struct ah_program_place places[AH_PROGRAM_PLACES_MAX];
     size_t n_places;
-    uint64_t scratch_bytes; /* highest end of a scratch place */
+    uint64_t scratch_bytes; /* highest end of a place in scratch */
     uint64_t saved_bytes;
 };
 
-/* Builds the program of a pass. AH_E_DOCUMENT: sizes beyond any memory (never if ah_job_init() accepted the job). */
+/* Builds the program of a pass. AH_E_DOCUMENT: a size exceeds any memory (never if ah_job_init() accepted the job). */
 int ah_program_build(const struct ah_job *job, const struct ah_job_group *group, enum ah_pass pass,
                      enum ah_activations activations, struct ah_program *ret_program, struct ah_error *err);
 
-/* For data without documents: removes `positions` and `docs` from the op; positions then count within each `seq`. */
+/* Removes `positions` and `docs` from the op, for data without documents. Positions then count within each `seq`. */
 void ah_program_drop_documents(struct ah_op *op, uint64_t seq);
 
-/* Writes the sha256 of all that a group computes: ops of every pass under every config, with sizes, types and
- * strides. Groups with equal digests take equal time, even in different models. AH_E_DOCUMENT as ah_program_build(). */
+/* Writes the sha256 of all work of a group: ops of every pass under every config, with sizes, types and strides. Groups
+ * with equal digests take equal time, even in different models. AH_E_DOCUMENT as ah_program_build(). */
 int ah_program_digest(const struct ah_job *job, const struct ah_job_group *group,
                       char ret_text[AH_SHA256_HEX_MAX], struct ah_error *err);
 
-/* Bytes that every pass under every config saves and needs. */
+/* The bytes that each pass saves and needs under each config. */
 struct ah_program_sizes {
     uint64_t saved_bytes[AH_ACTIVATIONS_WAYS];
     uint64_t forward_work_bytes[AH_ACTIVATIONS_WAYS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The digest of a group covers what its ops do, but not the offsets of operands or the names of steps. Numbers are
+ * The digest of a group covers the work of its ops, but not the offsets of operands or the names of steps. Numbers are
  * hashed as 64 bits, lowest byte first, so that the digest is the same on every machine.
  */
 #include "runtime/schedule/program.h"
@@ -53,7 +53,7 @@ static void activation_sizes(const struct ah_op *op, uint64_t ret_sizes[SIZES])
     ret_sizes[0] = op->u.rows.kind;
 }
 
-/* Functions that list sizes not visible in the extents of operands; NULL: there are none. */
+/* By kind of op: a function that lists sizes not visible in the extents of operands; NULL if there are none. */
 static void (*const sizes_of[AH_OP_KINDS])(const struct ah_op *op, uint64_t ret_sizes[SIZES]) = {
     [AH_OP_MATMUL] = matmul_sizes,         [AH_OP_NORM] = norm_sizes,
     [AH_OP_NORM_BACKWARD] = norm_sizes,    [AH_OP_ROPE] = rope_sizes,

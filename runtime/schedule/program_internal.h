@@ -3,16 +3,16 @@
  * The table of what blocks compute (program_table.c), and how one block's program is made from it.
  *
  *     program_table.c    steps and tensors of every family, as rows
- *     program_nodes.c    the rows that a block has -> nodes: ops with sizes, in a forward and a backward line; steps
- *                        that nothing needs are dropped
+ *     program_nodes.c    the rows that apply to a block -> nodes: ops with sizes, in a forward and a backward line;
+ *                        unneeded steps are dropped
  *     program_ops.c      the sizes of an op, from the shapes of its operands
  *     program_memory.c   what each config saves; offsets of scratch
  *     program.c          nodes -> the program of a pass
  *
  * A ROW names an op, its operands, and the features that it needs. An operand is a tensor (or columns of it), a
- * parameter's weight or gradient, or the op's scratch. A block leaves a row out if it lacks an operand that the row
- * requires: a parameter that the model does not have, or the gradient of a frozen one. So biases, q/k norms, gates and
- * frozen tensors need no rows of their own.
+ * parameter's weight or gradient, or the op's scratch. A row does not apply to a block if a required operand is
+ * missing: the model does not have the parameter, or the gradient's parameter is frozen. So biases, q/k norms, gates
+ * and frozen tensors need no rows of their own.
  */
 #ifndef AH_RUNTIME_SCHEDULE_PROGRAM_INTERNAL_H
 #define AH_RUNTIME_SCHEDULE_PROGRAM_INTERNAL_H
@@ -20,7 +20,7 @@
 #include "runtime/schedule/flat.h"
 #include "runtime/schedule/program.h"
 
-/* Differences between models, dtypes and sizes that do not show in which parameters exist. */
+/* Properties of models, dtypes and sizes that cannot be seen from the list of parameters. */
 enum feature {
     GATED = 1,
     ROPE = 2,
@@ -29,10 +29,10 @@ enum feature {
     BF16 = 16,
     SUMMED = 32,          /* bf16 and several chunks: the gradient of the head's table is summed in fp32 */
     PACKED = 64,          /* weights of gate and up are adjacent and form one matrix */
-    PACKED_GRADIENT = 128 /* their gradients are adjacent, too: both are trained */
+    PACKED_GRADIENT = 128 /* gradients of gate and up are adjacent, too, because both are trained */
 };
 
-/* Sizes from which shapes are made. */
+/* The sizes that make up shapes. */
 enum size_name {
     ONE,
     TOKENS, /* in a micro-batch */
@@ -109,10 +109,11 @@ enum tensor {
 
 struct tensor_rule {
     const char *name;
-    enum ah_program_home home; /* SCRATCH: scratch or saved */
+    enum ah_program_home home; /* AH_HOME_SCRATCH also for tensors that may be saved */
     enum element element;
     enum size_name rows, cols;
-    uint32_t only_with; /* (optional) without this feature, use the same part of `else_in` */
+    /* (optional) if the block lacks this feature, the tensor is the same part of `else_in` */
+    uint32_t only_with;
     enum tensor else_in;
 };
 
@@ -125,46 +126,47 @@ struct operand_rule {
     enum operand_kind kind;
     enum tensor tensor;
     enum part part;
-    bool optional; /* the op works without it; an output that nothing needs is left out */
+    bool optional; /* the op can do without it; an optional output is left out if nothing needs it */
     const char *parameter;
-    bool and_up; /* with "mlp.gate.weight": "mlp.up.weight" as well, as rows of one matrix */
+    /* with "mlp.gate.weight": the operand includes "mlp.up.weight", as rows of the same matrix */
+    bool and_up;
 };
 
 struct step_rule {
     const char *name;
     enum ah_op_kind op;
     uint32_t form;   /* matmul only */
-    uint32_t when;   /* needs all these features */
-    uint32_t unless; /* and none of these */
+    uint32_t when;   /* the block must have all these features */
+    uint32_t unless; /* the block must have none of these features */
     bool cheap;      /* selective recomputes it */
     bool adds;       /* matmul: adds to c */
-    bool chunked;    /* done for each chunk of tokens */
+    bool chunked;    /* repeated for each chunk of tokens */
     bool backward;
     struct operand_rule arg[AH_OP_ARGS];
 };
 
-/* Tables end with a row without name. */
+/* The tables of steps end with a row without a name. */
 extern const struct tensor_rule ah_program_tensor_rules[TENSORS];
 const struct step_rule *ah_program_forward_rules(enum ah_block_kind kind);
 const struct step_rule *ah_program_backward_rules(enum ah_block_kind kind);
 
-/* The job, group, features and sizes for which rows are evaluated. */
+/* What rows are evaluated for: the job, the group, its features and its sizes. */
 struct ah_program_context {
     const struct ah_job *job;
     const struct ah_job_group *group;
     uint32_t features;
     uint64_t of[SIZES];
-    uint64_t chunks; /* whole chunks of the head */
-    uint64_t rest;   /* tokens after them */
+    uint64_t chunks; /* number of whole chunks in the head */
+    uint64_t rest;   /* number of tokens after the whole chunks */
     struct ah_flat flat;
-    struct ah_flat table; /* the embedding's, for a tied head */
+    struct ah_flat table; /* the embedding's vectors, for a tied head */
 };
 
 struct shape {
     uint64_t rows, cols;
 };
 
-/* A row of the table, in one block. */
+/* A row of the table, evaluated for one block. */
 struct node {
     const struct step_rule *rule;
     struct ah_program_op step;
@@ -173,14 +175,14 @@ struct node {
     uint64_t scratch_bytes;
 };
 
-enum { NODES_MAX = 32 }; /* the longest table has 25; two lines are kept on the stack */
+enum { NODES_MAX = 32 }; /* the longest table has 25 rows; two lines are kept on the stack */
 
 struct line {
     struct node nodes[NODES_MAX];
     size_t n;
 };
 
-/* The lines of a block, and what it saves. */
+/* A block's lines, and the tensors that each config saves. */
 struct ah_program_block {
     struct ah_program_context context;
     struct line forward;
@@ -188,8 +190,8 @@ struct ah_program_block {
     bool saved[AH_ACTIVATIONS_WAYS][TENSORS];
 };
 
-/* Indices of places: tensors; weights and gradients of the block's parameters; those of gate and up as one; those of
- * the embedding's table in a tied head; then scratch, op by op. */
+/* Indices of places, in this order: tensors; weights and gradients of the block's parameters; gate and up as one
+ * matrix, and its gradient; the embedding's table in a tied head, and its gradient; scratch of each op. */
 enum {
     PLACE_WEIGHTS = TENSORS,
     PLACE_GRADIENTS = PLACE_WEIGHTS + AH_MODEL_TENSORS_MAX,
@@ -200,35 +202,33 @@ enum {
     PLACE_SCRATCH
 };
 
-/* Sizes and features of a group. */
+/* Sets the features and sizes of a group. */
 void ah_program_context_init(struct ah_program_context *ret_context, const struct ah_job *job,
                              const struct ah_job_group *group);
 
-/* Bytes of a tensor of the table. */
 uint64_t ah_program_tensor_bytes(const struct ah_program_context *context, enum tensor tensor);
 
-/* Makes the line of these rules, without steps that nothing needs. AH_E_DOCUMENT: sizes beyond any memory. */
+/* Makes the line of these rules, without unneeded steps. AH_E_DOCUMENT: sizes beyond any memory. */
 int ah_program_line_init(struct line *ret_line, const struct ah_program_context *context,
                          const struct step_rule *rules, struct ah_error *err);
 
-/* Sets the sizes in node->step.op.u from the shapes, and adds or removes operands that depend on others. */
+/* Sets the sizes in node->step.op.u from the shapes. Adds or removes operands whose presence depends on others. */
 void ah_program_ops_size(const struct ah_program_context *context, struct node *node);
 
-/* Fills both lines and the saved sets. AH_E_DOCUMENT: sizes beyond any memory. */
+/* Fills both lines and the sets of saved tensors. AH_E_DOCUMENT: sizes beyond any memory. */
 int ah_program_block_init(struct ah_program_block *ret_block, const struct ah_job *job,
                           const struct ah_job_group *group, struct ah_error *err);
 
-/* Makes the program of one pass of the block. */
 void ah_program_block_pass(const struct ah_program_block *block, enum ah_pass pass,
                            enum ah_activations activations, struct ah_program *ret_program);
 
-/* Sets the offsets of scratch places (home scratch, bytes > 0), and `scratch_bytes`, their peak. */
+/* Sets the offsets of places in scratch (home scratch, bytes > 0), and sets `scratch_bytes` to their peak. */
 void ah_program_memory_place(struct ah_program *program);
 
-/* Chooses what each config saves. */
+/* Chooses the tensors that each config saves. */
 void ah_program_memory_choose(struct ah_program_block *block);
 
-/* Writes the offsets of saved tensors, by tensor. Returns how many bytes are saved. */
+/* Writes the offsets of saved tensors, by tensor. Returns the sum of the saved bytes. */
 uint64_t ah_program_memory_saved(const struct ah_program_block *block, enum ah_activations activations,
                                  uint64_t *ret_offsets);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory inside an op: what a block saves, and the offsets of scratch.
+ * Memory inside an op: chooses the tensors that a block saves, and the offsets of scratch.
  *
- * SAVED. keep saves every tensor that forward writes and backward reads. selective drops the tensors that cheap steps
- * can recompute from what it saves. So it never saves more than keep.
+ * SAVED. keep saves every tensor that forward writes and backward reads. selective drops those that cheap steps can
+ * recompute from the remaining ones. So selective never saves more than keep.
  *
- * SCRATCH. A tensor lives from the first step that touches it to the last. If the loop over chunks touches it and it is
- * kept for longer than a chunk, it lives through the whole loop. Each tensor gets the lowest offset where it overlaps
- * no tensor that lives at the same time. First fit depends on the order, so a few orders are tried and the lowest peak
- * is taken. In the tests' programs that peak equals the largest sum of bytes alive at one step, which is a lower bound.
+ * SCRATCH. A tensor's lifetime lasts from the first step that touches it to the last. It includes the whole loop over
+ * chunks if that touches the tensor and the tensor outlives a chunk. Each tensor gets the lowest offset where it
+ * overlaps no tensor alive at the same time. The result depends on the order of tensors, so a few orders are tried and
+ * the lowest peak is taken. In the tests, it equals the largest sum of bytes alive at one step, a lower bound.
  */
 #include "runtime/schedule/program_internal.h"
 
@@ -56,7 +56,7 @@ static void find_kept(struct ah_program_block *block, bool *kept)
     }
 }
 
-/* True if backward can repeat this step: it is cheap, and all intermediate tensors that it only reads are kept. */
+/* True if backward can repeat this step: it is cheap, and every intermediate tensor that it only reads is kept. */
 static bool is_repeatable(const struct node *node, const bool *kept)
 {
     if (!node->rule->cheap)
@@ -69,7 +69,7 @@ static bool is_repeatable(const struct node *node, const bool *kept)
     return true;
 }
 
-/* True if `selective` may drop the tensor. The small statistics of a norm are dropped only together with its result. */
+/* True if `selective` may drop the tensor. A norm's small statistics are dropped only together with its result. */
 static bool is_droppable(const struct ah_program_block *block, size_t tensor, const bool *kept)
 {
     bool droppable = kept[tensor];
@@ -109,7 +109,7 @@ uint64_t ah_program_memory_saved(const struct ah_program_block *block, enum ah_a
 struct piece {
     uint64_t bytes;
     uint64_t offset;
-    uint32_t from, to; /* steps, both included */
+    uint32_t from, to; /* first and last step of its lifetime */
     uint8_t place;
     bool placed;
 };
@@ -125,7 +125,7 @@ static void touch(struct piece *piece, uint32_t from, uint32_t to)
     piece->to = to > piece->to ? to : piece->to;
 }
 
-/* The steps of the loop over chunks; `first` > `last`: there is no loop, or it runs once. */
+/* The first and last step of the loop over chunks. If there is no loop, or it runs once, `first` > `last`. */
 struct loop {
     uint32_t first, last;
 };
@@ -145,7 +145,7 @@ static struct loop find_loop(const struct ah_program *program)
     return turns > 1 ? loop : (struct loop){1, 0};
 }
 
-/* Finds when a place is alive; false if it is not scratch or not touched. */
+/* Finds the lifetime of a place. Returns false if the place is not scratch or no step touches it. */
 static bool piece_of(const struct ah_program *program, struct loop loop, size_t place,
                      struct piece *ret_piece)
 {
@@ -171,7 +171,7 @@ static bool lives_overlap(const struct piece *a, const struct piece *b)
     return a->from <= b->to && b->from <= a->to;
 }
 
-/* Returns the lowest offset at which `piece` overlaps no placed piece that lives at the same time. */
+/* Returns the lowest offset at which `piece` overlaps no placed piece alive at the same time. */
 static uint64_t lowest_offset(const struct pieces *pieces, const struct piece *piece)
 {
     uint64_t offset = 0;
@@ -202,7 +202,7 @@ static bool larger(const struct piece *a, const struct piece *b)
     return a->bytes != b->bytes ? a->bytes > b->bytes : a->from < b->from;
 }
 
-/* Insertion sort: there are only a few dozen. */
+/* Sorts by insertion, because there are only a few dozen pieces. */
 static void sort_pieces(struct pieces *pieces, before_fn *before)
 {
     for (size_t i = 1; i < pieces->n; i++) {
@@ -235,7 +235,7 @@ static bool lives_longer(const struct piece *a, const struct piece *b)
     return as != bs ? as > bs : a->bytes > b->bytes;
 }
 
-/* Like born_before(), with the line read backwards. */
+/* True if `a` is sorted before `b`: it has the later last step or, if those are equal, more bytes. */
 static bool dies_after(const struct piece *a, const struct piece *b)
 {
     return a->to != b->to ? a->to > b->to : a->bytes > b->bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns rows of the table into a line of one block: first all rows that the block has, with sizes. Then, from last to
- * first, steps that nothing needs are dropped.
+ * Turns rows of the table into a line of one block. First, all rows that apply to the block become nodes with sizes.
+ * Then steps are visited from the last to the first, and those that nothing needs are dropped.
  */
 #include "runtime/schedule/program_internal.h"
 
@@ -16,7 +16,7 @@ static uint32_t features_of(const struct ah_job *job, bool summed)
            (model->tied ? TIED : 0u) | (job->training.dtype == AH_BF16 ? BF16 : 0u) | (summed ? SUMMED : 0u);
 }
 
-/* PACKED if gate and up can be one matrix; PACKED_GRADIENT if their gradients can, too. */
+/* Returns PACKED if gate and up can be one matrix, with PACKED_GRADIENT if their gradients can be one, too. */
 static uint32_t packing_of(const struct ah_flat *flat)
 {
     const size_t gate = ah_flat_find(flat, "mlp.gate.weight"), up = ah_flat_find(flat, "mlp.up.weight");
@@ -74,7 +74,7 @@ static uint64_t element_bytes(const struct ah_program_context *context, enum ele
 }
 
 /* Returns the distance between the starts of two rows, in elements. A vocabulary may have any size, so rows of logits
- * are padded to whole lines of memory: otherwise products on GPUs would access them element by element. */
+ * are padded to whole lines of memory. Otherwise products on GPUs would access them element by element. */
 static uint64_t pitch(const struct ah_program_context *context, const struct tensor_rule *rule)
 {
     enum { LINE = 64 };
@@ -88,7 +88,7 @@ uint64_t ah_program_tensor_bytes(const struct ah_program_context *context, enum 
     return context->of[rule->rows] * pitch(context, rule) * element_bytes(context, rule->element);
 }
 
-/* Finds first column and number of columns of a part of q, k, v, or of gate, up; without a gate, up is all. */
+/* Finds first column and number of columns of a part of q, k, v, or of gate, up. Without a gate, up has all columns. */
 static void part_columns(const struct ah_program_context *context, enum part part, uint64_t *first,
                          uint64_t *cols)
 {
@@ -103,7 +103,7 @@ static void part_columns(const struct ah_program_context *context, enum part par
     *cols = columns[part][1];
 }
 
-/* The tokens that a chunked row works on; rows 0: all. */
+/* The tokens of a chunked row's work; `rows` 0 means all tokens. */
 struct span {
     uint64_t first, rows;
 };
@@ -130,7 +130,7 @@ static void take_tensor(const struct ah_program_context *context, const struct o
                                            .row_stride = cols == width ? 0 : width};
 }
 
-/* Takes a parameter's weight or gradient; false if the block does not have it. */
+/* Sets an operand to a parameter's weight or gradient. Returns false if the block does not have it. */
 static bool take_parameter(const struct ah_program_context *context, const struct operand_rule *operand,
                            struct node *node, size_t i)
 {
@@ -151,7 +151,7 @@ static bool take_parameter(const struct ah_program_context *context, const struc
     return true;
 }
 
-/* Takes the operands; false if one that the step requires is missing. */
+/* Sets the operands of a node. Returns false if a required one is missing. */
 static bool take_operands(const struct ah_program_context *context, struct span span, struct node *node)
 {
     for (size_t i = 0; i < AH_OP_ARGS; i++) {
@@ -170,7 +170,7 @@ static bool take_operands(const struct ah_program_context *context, struct span 
     return true;
 }
 
-/* Sets sizes and roles from the operands that are present. */
+/* Sets sizes and roles of a node from the operands that are present. */
 static int size_node(const struct ah_program_context *context, struct node *node, struct ah_error *err)
 {
     struct ah_operand operands[AH_OP_ARGS];
@@ -191,7 +191,7 @@ static int size_node(const struct ah_program_context *context, struct node *node
     return AH_OK;
 }
 
-/* True if an earlier node of the line writes the place that this one adds to. */
+/* True if a node of the line writes `place`. */
 static bool written_before(const struct line *line, uint8_t place)
 {
     for (size_t i = 0; i < line->n; i++)
@@ -228,7 +228,7 @@ static bool belongs(const struct ah_program_context *context, const struct step_
     return (context->features & rule->when) == rule->when && !(context->features & rule->unless);
 }
 
-/* Adds the rows of one loop: first for whole chunks, then for the remaining tokens. */
+/* Adds the rows of one loop twice: for whole chunks, then for the remaining tokens. */
 static int add_loop(struct line *line, const struct ah_program_context *context,
                     const struct step_rule **rules, struct ah_error *err)
 {
@@ -263,7 +263,7 @@ static int add_rows(struct line *line, const struct ah_program_context *context,
     return rc;
 }
 
-/* True if the node writes anything needed. Removes optional outputs that are not needed. */
+/* True if something needs a result of the node. Removes optional outputs that nothing needs. */
 static bool is_needed(struct node *node, const bool *needed)
 {
     bool any = false;
@@ -287,7 +287,7 @@ static void need_inputs(const struct node *node, bool *needed)
             needed[node->step.place[i]] = true;
 }
 
-/* The results of a block: what it passes to its neighbours, the loss, and gradients of trained tensors. */
+/* Marks what a block must produce: tensors for its neighbours, the loss, and gradients of trained tensors. */
 static void need_results(const struct ah_program_context *context, bool *needed)
 {
     needed[T_OUTPUT] = needed[T_LOSS_SUM] = true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sizes of an op, from the shapes of its operands: a function for each kind.
+ * Derives the sizes of an op from the shapes of its operands, with one function for each kind of op.
  */
 #include "runtime/schedule/program_internal.h"
 
@@ -13,7 +13,7 @@ static bool has_operand(const struct node *node, size_t i)
     return node->step.op.arg[i].arena != AH_ARENA_NONE;
 }
 
-/* Adds or removes an operand that depends on others. */
+/* Adds or removes an operand whose presence depends on other operands. */
 static void set_present(struct node *node, size_t i, bool present)
 {
     node->step.op.arg[i].arena = present ? AH_ARENA_DEVICE : AH_ARENA_NONE;
@@ -43,7 +43,7 @@ static void size_column_sum(const struct ah_program_context *context, struct nod
     node->step.op.u.rows = (struct ah_op_rows){.rows = node->shape[1].rows, .width = node->shape[1].cols};
 }
 
-/* Sizes a norm. A row of x consists of heads, each as wide as the gain. */
+/* Sets the sizes of a norm. Each row of x consists of heads, and each head is as wide as the gain. */
 static void size_norm_of(const struct ah_program_context *context, struct node *node, size_t x, size_t gain)
 {
     const struct ah_model *model = context->job->model;

@@ -4,16 +4,16 @@
  *
  * Names of backward steps: "x.weight" and "x.bias" make the gradient of that parameter, "x.input" that of x's input.
  *
- * 1. Rows are in the order of execution; a tensor is written before it is read.
- * 2. A tensor of forward is not written after its last forward reader, so saving it means keeping its memory.
- * 3. Selective repeats a `cheap` step with the same bits. So no product is fused with an activation: a fused activation
- *    would see its operand before it is rounded.
- * 4. rope rotates q and k in place: rotating back needs only their gradient. The backward of q/k norms reads the norms'
- *    input, so with them, normed and rotated q and k are a separate tensor.
+ * 1. Rows are in the order of execution, and every tensor is written before it is read.
+ * 2. After the last forward step that reads a tensor, no step writes it. So to save a tensor is to keep its memory.
+ * 3. Selective repeats a `cheap` step with the same bits. So no product is fused with an activation, because a fused
+ *    activation would see its operand before rounding.
+ * 4. rope rotates q and k in place, because its backward needs only their gradient. The backward of q/k norms reads the
+ *    norms' input. So if a model has q/k norms, the normed and rotated q and k are a separate tensor.
  * 5. Gate and up are adjacent columns of one matrix, like q, k and v. If their weights are adjacent, too (no biases, no
  *    padding between them), one product makes both; if both are trained, one product makes both gradients.
- * 6. The head writes the gradient of its norm's output over that output, chunk by chunk, once the chunk's other product
- *    has read that output.
+ * 6. The head overwrites its norm's output with the gradient of that output, chunk by chunk. It does so after the
+ *    chunk's other product has read the output.
  */
 #include "runtime/schedule/program_internal.h"
 
@@ -77,7 +77,7 @@ const struct tensor_rule ah_program_tensor_rules[TENSORS] = {
 #define G_GATE_UP         {.kind = WEIGHT_GRADIENT, .parameter = "mlp.gate.weight", .and_up = true}
 #define SCRATCH           {.kind = OP_SCRATCH}
 
-/* Used by many rows: a projection y = x w^T + b, and its backward; blocks with the feature `except` leave it out. */
+/* A projection y = x w^T + b, and its backward, used by many rows. Blocks with the feature `except` leave it out. */
 #define PROJECT(y, x, w, except) \
     {w, AH_OP_MATMUL, AH_MATMUL_NT, .unless = except, .arg = {y, T(x), W(w ".weight"), W_IF(w ".bias")}}
 #define PROJECT_BIAS(dy, w) \

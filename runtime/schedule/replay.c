@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Replay: turns a plan document back into an iteration, with items and edges by the same rules, and runs the document's
- * frozen orders on the clock.
+ * Replay: turns a plan document back into an iteration, with items and edges by the rules of items.c, and runs the
+ * document's frozen orders on the clock.
  */
 #include "runtime/schedule/replay.h"
 
@@ -146,7 +146,7 @@ static int make_items(const struct replay *replay, struct ah_arena *arena, struc
     return AH_OK;
 }
 
-/* Turns an error of the clock into AH_E_DOCUMENT, because the document is at fault. */
+/* Turns an error of the clock into AH_E_DOCUMENT, because the document caused it. */
 static int of_document(int rc, struct ah_error *err)
 {
     if (rc == AH_E_FAILED)
@@ -158,7 +158,7 @@ static int of_document(int rc, struct ah_error *err)
     return rc;
 }
 
-/* Runs the plan. `iterations` 0: a few, or more if those are not steady. */
+/* Runs the plan for `iterations`. If that is 0, runs a few iterations, or more if those are not steady. */
 static int run_plan(struct replay *replay, size_t iterations, struct ah_error *err)
 {
     struct ah_dispatch_memory *memory = &replay->dispatch_memory;

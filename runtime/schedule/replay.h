@@ -2,7 +2,7 @@
  *
  * Replay: runs a plan document on the virtual clock, with its own ops, times, sharing and frozen orders.
  *
- * The timeline covers `iterations` iterations from a cold start; the last ones are steady. Items are tiles.
+ * The timeline shows `iterations` iterations from a cold start; the last ones are steady. Each item is one tile.
  */
 #ifndef AH_RUNTIME_SCHEDULE_REPLAY_H
 #define AH_RUNTIME_SCHEDULE_REPLAY_H
@@ -15,11 +15,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Why an item started later than its lane was free. */
+/* The reason why an item started later than its lane was free. */
 enum ah_replay_reason {
     AH_REPLAY_NO_WAIT,
     AH_REPLAY_DATA,   /* its input was not there */
-    AH_REPLAY_MEMORY, /* its memory was not free: a slot of a ring, or a gradient still being sent */
+    AH_REPLAY_MEMORY, /* its memory was not free: it lacked a ring's slot, or a gradient was still being sent */
     AH_REPLAY_REASONS
 };
 
@@ -29,43 +29,44 @@ struct ah_replay_item {
     uint32_t iteration;
     enum ah_plan_lane lane;
     double start_us, finish_us;
-    double slowed_us; /* how much longer it took than at full speed */
-    double waited_us; /* how long the lane was idle before it */
+    double slowed_us; /* its time beyond that at full speed */
+    double waited_us; /* the time its lane was idle before it */
     enum ah_replay_reason reason;
-    uint32_t waited_for; /* index of the item that it waited for longest; UINT32_MAX: none */
+    uint32_t waited_for; /* index of the item for which it waited longest; UINT32_MAX: none */
     uint8_t slowed_by;   /* index into sharing.resources; 255: none */
 };
 
 struct ah_replay_lane {
-    double busy_us, idle_us, slowed_us;  /* in a steady iteration */
-    double waited_us[AH_REPLAY_REASONS]; /* idle_us by reason; the rest: the lane had nothing to do */
-    double slowed_by_us[16];             /* slowed_us by resource */
+    double busy_us, idle_us, slowed_us; /* in a steady iteration */
+    /* parts of idle_us with a reason; in the rest, the lane had nothing to do */
+    double waited_us[AH_REPLAY_REASONS];
+    double slowed_by_us[16]; /* slowed_us by resource */
 };
 
 struct ah_replay {
     struct ah_replay_item *items; /* lane by lane, in the lane's order; in the arena */
     size_t n_items;
-    size_t iterations; /* how many were run; the one before the last counts as the steady one */
+    size_t iterations; /* number of iterations in the run; the last but one counts as the steady one */
     size_t first_of_lane[5];
-    double first_us;  /* duration of the first iteration, without updates by earlier gradients */
+    double first_us;  /* duration of the first iteration, which lacks updates with earlier gradients */
     double period_us; /* of a steady iteration */
-    bool steady;      /* all items recur after the same time; if not, try more iterations */
+    bool steady;      /* all items recur after the same time; if false, try more iterations */
     double exposed_us[3];
     struct ah_replay_lane lanes[4];
 };
 
 /* `plan` was read from a document, or emitted. AH_E_DOCUMENT: the rules of docs/planning.md forbid an op or require a
- * missing one, or orders and dependencies deadlock. AH_E_USAGE: fewer than 3 iterations. AH_E_MEMORY. */
+ * missing one, or the orders deadlock. AH_E_USAGE: fewer than 3 iterations. AH_E_MEMORY. */
 int ah_replay_run(const struct ah_plan *plan, size_t iterations, struct ah_arena *arena,
                   struct ah_replay *ret_replay, struct ah_error *err);
 
-/* Runs a few iterations, or more if those are not steady. This is the run that `plan->time` describes. Errors as
- * above except AH_E_USAGE. */
+/* Runs a few iterations, or more if those are not steady. `plan->time` states the times of this run. Errors are those
+ * of ah_replay_run(), except AH_E_USAGE. */
 int ah_replay_steady(const struct ah_plan *plan, struct ah_arena *arena, struct ah_replay *ret_replay,
                      struct ah_error *err);
 
-/* Dispatches by `scheduling` and returns the order of each lane, as indices into ops, in the arena; an emitted plan has
- * it as `lanes`. The same errors. */
+/* Dispatches by `scheduling` and returns the order of each lane, as indices into ops, in the arena. An emitted plan has
+ * the same order in `lanes`. Errors are those of ah_replay_run(), except AH_E_USAGE. */
 int ah_replay_dispatch(const struct ah_plan *plan, struct ah_arena *arena, struct ah_plan_lanes *ret_lanes,
                        struct ah_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All products share one workspace, and all packed operands of attention share another (device/cpu/cpu.c). Each is as
- * large as its largest op needs.
+ * All products use one workspace, and the packed operands of all attention ops use another (device/cpu/cpu.c). Each
+ * workspace is as large as the largest need of one op.
  */
 #include "runtime/schedule/reserve.h"
 
@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-/* The largest needs of any op, per thread. */
+/* The largest needs of any op so far, per thread. */
 struct needs {
     unsigned threads;
     uint64_t product_bytes, other_bytes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Schedule: lists the possible configs, and finds the cost of a choice of configs.
+ * Schedule: lists the possible configs of a block, and finds the cost of a choice of configs.
  */
 #include "runtime/schedule/schedule.h"
 
@@ -11,7 +11,7 @@
 
 /* ---- configs ---- */
 
-/* With weights on the host, gradients are sent as they are made. If ranks add up gradients, they do so on the host. */
+/* True if gradients are sent to the host before ranks add them up, as they are if the weights are on the host. */
 static bool leaves_first(const struct ah_job *job, struct ah_config config)
 {
     const bool added_up =
@@ -19,7 +19,7 @@ static bool leaves_first(const struct ah_job *job, struct ah_config config)
     return added_up && config.weights == AH_WEIGHTS_HOST && config.optimizer == AH_OPTIMIZER_HOST;
 }
 
-/* Lists the accumulators to choose from. If this rank adds up both sums of a split table, they stay on the device. */
+/* Lists the possible accumulators; returns how many. If this rank joins a split table, its sums stay on the device. */
 static size_t accumulators(const struct ah_job *job, const struct ah_job_group *group,
                            struct ah_config config, uint8_t ret_accumulators[2])
 {

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tensors: those of compute on the device, with their lives; persistent tensors there; and memory of the host.
+ * Tensors: makes the tensors that compute needs on the device, with their lifetimes, the persistent tensors there, and
+ * the memory of the host.
  *
- * 1. A block's input lives from the op that makes it to the last that reads it: its backward or, without one, its
- *    forward. What it saves lives from its forward to its backward. These lives nest, so they form a stack. In
- *    block-major order, the micro-batches of a block are one tensor.
- *    A message to a stage may arrive as soon as its sender can have reached the send. With w forwards ahead of the
- *    backwards (turns.h), micro-batch j's input arrives once the gradient of j - w - 2 was sent; its gradient once the
- *    output of j + w - 1 was sent and the gradient of j - 2 was used. A stage's output lives until it is sent.
+ * 1. The lifetime of a block's input lasts from the op that makes it to the block's backward or, without one, its
+ *    forward. Saved tensors live from forward to backward. So the lifetimes nest and form a stack. In block-major
+ *    order, the micro-batches of a block are one tensor. A message may arrive at a stage from the moment at which its
+ *    sender can send it. Let the stage have w forwards ahead of its backwards (turns.h). The input of micro-batch j
+ *    arrives after the gradient of j - w - 2 was sent. The gradient of j arrives after the output of j + w - 1 was sent
+ *    and the gradient of j - 2 was used. A stage's output lives until it is sent.
  * 2. Scratch lives at one position.
- * 3. Host memory that the link touches is pinned (weights, streamed states, tiles or vectors in flight). Memory that
- *    only host Adam touches is pageable (its states, sums of gradients).
+ * 3. Host memory that the link touches is pinned (weights, streamed states, tiles or vectors in flight). Other memory
+ *    is pageable (states of host Adam, sums of gradients).
  */
 #include "runtime/schedule/compile_internal.h"
 #include "runtime/schedule/turns.h"
@@ -18,13 +19,13 @@
 /* ---- activations ---- */
 
 struct part {
-    size_t first, last; /* micro-batches that are one tensor */
+    size_t first, last; /* first and last micro-batch of one tensor */
 };
 
-/* How many gradients may have arrived at a stage before it uses them; the sender of a further one waits. */
+/* How many gradients may have arrived at a stage that has not used them yet; the sender of another one waits. */
 enum { WAITING = 2 };
 
-/* Returns when the input that another stage sends may arrive (rule 1). */
+/* Returns the first position at which the input sent by the previous stage may arrive (rule 1). */
 static uint32_t input_arrives(const struct compile *c, size_t micro_batch)
 {
     size_t behind = ah_turn_ahead(c->job->part.stage, c->job->part.stages, c->micro_batches) + 2;
@@ -61,7 +62,7 @@ static uint32_t last_reader(const struct compile *c, size_t block, size_t micro_
     return backward == COMPILE_NONE ? ah_compile_forward(c, block, micro_batch) : backward;
 }
 
-/* True if tensors are freed in the reverse order of being made: false if forwards run ahead of the backwards. */
+/* True if tensors are freed in the reverse order of being made, which forwards ahead of backwards prevent. */
 static bool nests(const struct compile *c)
 {
     return !c->job->is_part;
@@ -95,7 +96,7 @@ static void activations(struct compile *c)
             stack_block(c, block, by_block ? (struct part){0, c->micro_batches - 1} : (struct part){p, p});
 }
 
-/* The residual gradient lives from the head, or from its arrival, down to its last reader. */
+/* Adds the residual gradient. Its lifetime begins at the head, or at its arrival, and ends at its last reader. */
 static void residual_gradient(struct compile *c)
 {
     size_t top = c->n_blocks - 1, n = c->micro_batches;
@@ -182,7 +183,7 @@ void ah_compile_tensors(struct compile *c)
 
 /* ---- host ---- */
 
-/* Returns the ring's number of slots: `slots`, or 0 if whole vectors take no more memory. Adds its pinned bytes. */
+/* Adds a ring's pinned bytes. Returns `slots`, or 0 if there is no ring or whole vectors need no more memory. */
 static uint64_t ring(struct compile *c, uint64_t slots, uint64_t tiles, uint64_t element_bytes,
                      uint64_t whole_bytes)
 {
@@ -194,7 +195,7 @@ static uint64_t ring(struct compile *c, uint64_t slots, uint64_t tiles, uint64_t
     return slots;
 }
 
-/* The tiles that pass through a ring in an iteration, and the bytes if all vectors were kept whole. */
+/* The tiles that use a ring in an iteration, and the bytes of all vectors if they were whole. */
 struct flow {
     uint64_t tiles, element_bytes, whole_bytes;
 };
@@ -228,7 +229,7 @@ static void host_block(struct compile *c, size_t block, struct flow *gradients, 
         flow_add(c, weights, group->trained_elements, job->weight_bytes);
 }
 
-/* False if a ring of gradients would deadlock: its slots are freed by updates, and these wait for all gradients. */
+/* False if a ring of gradients would deadlock: only updates free its slots, and updates wait for all gradients. */
 static bool gradients_flow(const struct compile *c)
 {
     if (!c->late_updates)

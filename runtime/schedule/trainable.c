@@ -19,7 +19,7 @@ size_t ah_trainable_name(const struct ah_model *model, uint64_t block, const cha
     return n < 0 ? 0 : (size_t)n;
 }
 
-/* After a mismatch, the last `*` is extended by one character: linear time in practice, never exponential. */
+/* True if `pattern` matches all of `name`. After a mismatch, extends the last `*` by one character: not exponential. */
 bool ah_trainable_glob(const char *pattern, const char *name)
 {
     const char *star = NULL, *resume = NULL;
@@ -46,7 +46,7 @@ struct block_range {
     uint64_t first, end;
 };
 
-/* The blocks whose names can match: one if the pattern begins with "layer.<number>.", else all. */
+/* Returns the blocks whose names can match: one block if the pattern begins with "layer.<number>.", else all. */
 static struct block_range possible_blocks(const struct ah_model *model, const char *pattern)
 {
     static const char prefix[] = "layer.";
@@ -56,12 +56,12 @@ static struct block_range possible_blocks(const struct ah_model *model, const ch
         return (struct block_range){0, ah_model_blocks(model)};
     for (; *at >= '0' && *at <= '9' && layer < model->layers; at++)
         layer = layer * 10 + (uint64_t)(*at - '0');
-    if (*at != '.' && layer < model->layers) /* a wildcard inside the number */
+    if (*at != '.' && layer < model->layers) /* the number has a wildcard */
         return (struct block_range){0, ah_model_blocks(model)};
     return layer < model->layers ? (struct block_range){layer + 1, layer + 2} : (struct block_range){0, 0};
 }
 
-/* Sets (or clears) the bits of a block's tensors that match the pattern. True if any matches. */
+/* Sets (or clears) the bits of the block's tensors whose names match `pattern`. Returns true if any tensor matched. */
 static bool apply_to_block(const struct ah_model *model, uint64_t block, const char *pattern, bool includes,
                            uint32_t *trained)
 {

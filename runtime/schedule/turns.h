@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns how many of its `m` forwards stage `i` of `n_stages` does before it alternates forward and backward. */
+/* Returns how many of its `m` forwards stage `i` of `n_stages` does before its forwards and backwards alternate. */
 static inline uint64_t ah_turn_ahead(size_t i, size_t n_stages, uint64_t m)
 {
     return n_stages - 1 - i < m ? n_stages - 1 - i : m;
@@ -20,7 +20,7 @@ struct ah_turn {
     uint64_t micro_batch;
 };
 
-/* Returns the k-th of the 2m passes of stage `i` of `n_stages`. */
+/* Returns pass number k, counted from 0, of the 2m passes of stage `i` of `n_stages`. */
 static inline struct ah_turn ah_turn_of(size_t i, size_t n_stages, uint64_t m, uint64_t k)
 {
     uint64_t warm = ah_turn_ahead(i, n_stages, m);

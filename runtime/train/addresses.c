@@ -84,7 +84,7 @@ int ah_addresses_find(const struct ah_addresses *addresses, const struct ah_addr
                         query->offset_bytes + query->bytes, name, query->position);
 }
 
-/* Finds a tensor that lives during the whole step. */
+/* Finds a tensor whose lifetime is the whole step. */
 static int find_staying(const struct ah_addresses *addresses, enum ah_tensor_label label, uint64_t block,
                         uint64_t bytes, struct ah_ref *ret_ref, struct ah_error *err)
 {
@@ -95,7 +95,7 @@ static int find_staying(const struct ah_addresses *addresses, enum ah_tensor_lab
 
 /* ---- blocks ---- */
 
-/* Hands out the bytes of an arena one after another. */
+/* The next free byte of an arena whose memory is assigned front to back. */
 struct cutter {
     enum ah_arena_kind arena;
     uint64_t end_bytes;
@@ -113,7 +113,7 @@ static struct ah_vector vector_of(struct cutter *cutter, enum ah_dtype dtype, ui
     return (struct ah_vector){.ref = cut_ref(cutter, dtype, elements * ah_dtype_bytes(dtype))};
 }
 
-/* Places master (bf16 only), m and v one after another. */
+/* Assigns memory to master (bf16 only), m and v, one after another. */
 static void cut_states(const struct ah_addresses *addresses, struct ah_addresses_block *block,
                        struct cutter *cutter)
 {
@@ -174,7 +174,7 @@ static enum ah_dtype sent_dtype(const struct ah_addresses *addresses, const stru
     return sums_on(addresses, block, AH_ACCUMULATOR_DEVICE) ? AH_FP32 : addresses->plan->training.dtype;
 }
 
-/* Places gradients, or new weights, in flight: a vector for each block, or one ring. */
+/* Assigns host memory to gradients, or to new weights, in flight: a vector for each block, or one ring for all. */
 static void place_flow(struct ah_addresses *addresses, struct cutter *cutter, bool gradients)
 {
     const struct ah_plan_staging *staging = &addresses->plan->staging;
@@ -314,7 +314,7 @@ static void place_step_staging(struct ah_addresses *addresses)
     addresses->arena_bytes[AH_ARENA_PINNED] = step_staging.end_bytes;
 }
 
-/* A slot of the ring has room for a tile of the block with the widest elements. */
+/* Finds the state ring. A slot has room for a tile of the block with the most bytes per element. */
 static int place_state_ring(struct ah_addresses *addresses, struct ah_error *err)
 {
     const struct ah_plan *plan = addresses->plan;

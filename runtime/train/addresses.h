@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Addresses: where everything is stored while a plan runs, in the three arenas of a device.
+ * Addresses: says where everything is in the three arenas of a device while a plan runs.
  *
- * DEVICE ARENA: the plan's tensors, at its offsets. The tensor `tokens` is cut here:
+ * DEVICE ARENA: has the plan's tensors, at the plan's offsets. The tensor `tokens` is divided into these parts:
  *
  *     headers      2 headers: of even and odd steps
  *     sums         a double for each block: the sum of squares of its gradient
@@ -10,23 +10,23 @@
  *     words        2 slots, each (tokens, targets, positions, docs, rows) of a micro-batch as u32, then its mask, one
  *                  byte per token; rows count from 0
  *
- * PINNED: for each block its weights on the host and streamed states (master, m, v); then gradients and new weights in
- * flight, as rings or whole vectors; then rows gathered for the device. These are the plan's `pinned_bytes`. Behind
- * them, outside the plan, is the STEP STAGING, through which a step's data reach the device and its results the host:
+ * PINNED: has each block's weights on the host and streamed states (master, m, v), then gradients and new weights in
+ * flight, as rings or whole vectors, then rows gathered for the device. These are the plan's `pinned_bytes`. The STEP
+ * STAGING follows, outside the plan. A step's data reach the device through it, and results the host:
  *
  *     headers      4 headers, for four steps (run.c says why)
  *     sums         a double for each block of the model, for the host to read
  *     staging      4 batches, each micro-batch as on the device
  *     bounce_buffer  for single transfers between steps
  *
- * PAGEABLE: for each block with host Adam: master, m, v and the sum of gradients, if they exist (`pageable_bytes`).
+ * PAGEABLE: has master, m, v and the sum of gradients, if they exist, of each block with host Adam (`pageable_bytes`).
  *
  * A HEADER holds the scalars of AdamW, then the scale of the loss (AH_HEADER_SCALE) and the loss sums (AH_HEADER_LOSS),
  * one double per micro-batch: job.header_bytes in all.
  *
- * INVARIANTS. 1. Host layouts are as long as the plan says; otherwise the plan is for another model, and refused.
- * 2. A query for a tensor of the device arena names the position that uses it. The tensor lives at that position, and
- *    is at least as large as the data put there.
+ * INVARIANTS. 1. Host layouts are as long as the plan says; otherwise it is for another model and refused.
+ * 2. A query names the position that uses a tensor of the device arena. The tensor is alive at that position, and at
+ *    least as large as the data put there.
  */
 #ifndef AH_RUNTIME_TRAIN_ADDRESSES_H
 #define AH_RUNTIME_TRAIN_ADDRESSES_H
@@ -46,24 +46,24 @@ enum {
     AH_BOUNCE_BYTES = 1 << 20
 };
 
-/* Which index, times its stride, is added to an operand's offset when the op is submitted. */
+/* The index that is multiplied by its stride and added to an operand's offset when the op is submitted. */
 enum ah_offset_term {
     AH_OFFSET_NONE,
     AH_OFFSET_GRADIENT_RING, /* in the order of enum ah_graph_ring */
     AH_OFFSET_WEIGHT_RING,
     AH_OFFSET_STATE_RING,
-    AH_OFFSET_WORDS,          /* slot of the micro-batch on the device */
-    AH_OFFSET_STAGING,        /* micro-batch in the staging: (step % 4) x micro_batches + its number */
-    AH_OFFSET_HEADER,         /* on the device */
+    AH_OFFSET_WORDS,   /* slot on the device of the micro-batch */
+    AH_OFFSET_STAGING, /* micro-batch in the staging: (step % 4) x micro_batches + its number in the step */
+    AH_OFFSET_HEADER,  /* on the device */
     AH_OFFSET_STAGING_HEADER, /* in the staging */
     AH_OFFSET_TERMS
 };
 
-/* A vector of elements of a block; element `base` is at `ref`. */
+/* A vector of a block's elements. Element `base` is at `ref`. */
 struct ah_vector {
-    struct ah_ref ref; /* arena none: it does not exist */
+    struct ah_ref ref; /* arena none: no such vector */
     uint8_t move;      /* enum ah_offset_term */
-    bool full;         /* elements count all parameters, else trained ones only */
+    bool full;         /* true: indexed by all parameters; false: by trained ones only */
     uint64_t base;
 };
 
@@ -73,12 +73,13 @@ struct ah_addresses_block {
     struct ah_flat flat;
     struct ah_run_of_elements runs[AH_MODEL_TENSORS_MAX];
     size_t n_runs;
-    struct ah_vector weights;                  /* their home */
-    struct ah_vector master, m, v;             /* their homes; fp32: the master may be the weights */
-    struct ah_vector host_sum, host_group_sum; /* second: for groups summed separately (fold.h) */
+    struct ah_vector weights; /* where they are stored between uses */
+    /* where they are stored between uses; in fp32 the master may be the weights */
+    struct ah_vector master, m, v;
+    struct ah_vector host_sum, host_group_sum; /* the second is for groups with a separate sum (fold.h) */
     struct ah_vector host_gradient;            /* the whole vector, or the ring */
     struct ah_vector host_weight;
-    struct ah_vector gathered; /* rows of the embedding, in host memory */
+    struct ah_vector gathered; /* rows of the embedding, on the host */
 };
 
 struct ah_addresses_tensor {
@@ -92,27 +93,27 @@ struct ah_addresses {
     const struct ah_job *job;
     struct ah_addresses_block *blocks;
     struct ah_addresses_tensor *tensors; /* in the order of the plan's arena */
-    uint32_t *first_tensor;              /* by label x blocks + block */
+    uint32_t *first_tensor;              /* by label * blocks + block */
     uint64_t stride[AH_OFFSET_TERMS];
     uint64_t arena_bytes[AH_ARENA_KINDS];
     struct ah_ref state_ring;
     struct ah_ref device_headers, device_sums, angles, words;
     struct ah_ref headers, sums, staging, bounce_buffer;
-    struct ah_ref partials;      /* pieces of sums received from other ranks, one from each */
-    uint64_t share_piece;        /* elements of one piece */
-    uint64_t staged_micro_bytes; /* bytes of a micro-batch in the staging; its mask follows its words */
+    struct ah_ref partials;      /* pieces of other ranks' sums, as received, one after another */
+    uint64_t share_piece;        /* number of elements of a piece */
+    uint64_t staged_micro_bytes; /* bytes of a micro-batch in the staging; its mask comes after its words */
 };
 
-/* Sets everything, in `arena`; plan and job stay borrowed. AH_E_MISMATCH: the plan is for another model or training,
- * because its blocks do not need the memory that it states. */
+/* Finds all addresses; arrays are in `arena`, plan and job stay borrowed. AH_E_MISMATCH: the plan is for another model
+ * or training, because its blocks do not need the memory that it states. */
 int ah_addresses_init(struct ah_addresses *ret_addresses, const struct ah_plan *plan,
                       const struct ah_job *job, struct ah_arena *arena, struct ah_error *err);
 
-/* Adds room for `others` pieces of other pipelines' sums, of `piece` elements each. */
+/* Adds room for `others` pieces of sums from other pipelines, of `piece` elements each. */
 void ah_addresses_add_partials(struct ah_addresses *addresses, uint32_t others, uint64_t piece);
 
-/* Asks for the tensor of a block and label that lives at `position`; `micro_batch` is its first. It must have `bytes`
- * bytes at `offset_bytes`. AH_E_MISMATCH: no such tensor. */
+/* A query for the tensor of a block and label that is alive at `position`; `micro_batch` is its first. It must have
+ * `bytes` bytes at `offset_bytes`. AH_E_MISMATCH: there is no such tensor. */
 struct ah_addresses_query {
     enum ah_tensor_label label;
     uint64_t block;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Angles: default, linear (divides all frequencies) and llama3 (divides those of long waves, keeps those of short
- * waves, and blends between by how often a wave turns within the model's original positions).
+ * Angles: default, linear (divides all frequencies), and llama3. llama3 divides the frequencies of long waves and keeps
+ * those of short ones. In between it blends, by how often a wave turns within the model's original positions.
  */
 #include "runtime/train/angles.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Beats: tell each rank's watch (runtime/device/watch.h) whether anything moves on any rank. A rank whose neighbour
- * computes for minutes is not stalled, but cannot see that by itself.
+ * Beats: tell each rank's watch (runtime/device/watch.h) whether any rank makes progress. A rank whose neighbour
+ * computes for minutes is not stalled, but its own counters do not show that.
  *
- * When asked, a thread of each rank reports its device's progress to rank 0, and gets the sum over all ranks. If the
- * sum changes, some rank makes progress. A rank whose program works outside its device, and waits for nobody, counts as
- * moving. A rank that does not answer holds up everyone's beats, so the sum stops, too. A beat also says what the rank
- * is doing (whereabouts.c), for people. A single trainer has the thread only if options.tells is set.
+ * When asked, a thread of each rank reports its device's progress to rank 0, and gets the sum over all ranks. A changed
+ * sum means that some rank makes progress. A rank also counts as making progress if its program works outside the
+ * device and waits for nobody. If a rank does not answer, the beats of all ranks stop, and so does the sum. A beat also
+ * tells people what the rank is doing (whereabouts.c). A single trainer has the thread only if options.tells is set.
  */
 #include "base/lane.h"
 #include "base/threads.h"
@@ -22,12 +22,12 @@ struct beats {
     struct ah_trainer *t;        /* borrowed */
     struct ah_lane *lane;        /* owned */
     struct ah_trainer_beat *at;  /* rank 0, owned: the latest beat of each rank */
-    struct ah_trainer_beat last; /* this rank's previous beat */
-    uint64_t last_since_ns;      /* when this rank began to wait for the message in `last` */
+    struct ah_trainer_beat last; /* the latest beat of this rank */
+    uint64_t last_since_ns;      /* when this rank began to wait for the message of `last` */
     uint64_t period_ns, ticks, beaten;
     pthread_mutex_t mutex;
     pthread_cond_t stop;
-    bool stopping; /* rank 0: changes under the mutex */
+    bool stopping; /* rank 0: tells the thread to end; guarded by the mutex */
 };
 
 struct beat {
@@ -38,7 +38,7 @@ struct beat {
 
 _Static_assert(sizeof(struct beat) == AH_LINKS_BEAT_BYTES, "what the channels carry");
 
-/* True if the program itself, not its device, waits for a report or an order of another rank. */
+/* True if the program itself, rather than its device, waits for a report or an order of another rank. */
 static bool waits_for_word(const struct ah_trainer *t)
 {
     struct ah_comm_under_way messages[UNDER_WAY_MAX];
@@ -77,7 +77,7 @@ static struct ah_trainer_beat whereabouts(struct beats *beats)
     return at;
 }
 
-/* Sleeps for a period. Returns false if beats must end. */
+/* Sleeps until the next beat. Returns false if beats must end. */
 static bool sleep_on(struct beats *beats)
 {
     const uint64_t until_ns = ah_threads_now_ns() + beats->period_ns;
@@ -91,7 +91,7 @@ static bool sleep_on(struct beats *beats)
     return is_running;
 }
 
-/* First reports which rank it asks, so that the last rank reported is the one that does not answer. */
+/* Exchanges a beat's message. Reports whom it asks first, so the last rank reported is the one that does not answer. */
 static int exchange(const struct ah_trainer *t, uint32_t rank, uint32_t channel, struct beat *beat)
 {
     if (t->options.asked)
@@ -99,7 +99,7 @@ static int exchange(const struct ah_trainer *t, uint32_t rank, uint32_t channel,
     return ah_links_move(t->ranks.links, channel, beat, sizeof *beat, NULL);
 }
 
-/* Does rank 0's beat, which sends the sum of the previous beat. The first beat is immediate. */
+/* Does one beat of rank 0 and sends the sum of the previous beat. The first beat comes without a pause. */
 static int lead(struct beats *beats, struct beat *beat)
 {
     const struct ah_trainer *t = beats->t;
@@ -121,7 +121,7 @@ static int lead(struct beats *beats, struct beat *beat)
     return rc;
 }
 
-/* Does another rank's beat, which waits to be asked, so that all ranks report the same moment. */
+/* Does one beat of another rank. It waits until rank 0 asks, so that all ranks report the same moment. */
 static int answer_beat(struct beats *beats, struct beat *beat)
 {
     const struct ah_links *links = beats->t->ranks.links;
@@ -178,7 +178,7 @@ int ah_beats_start(struct ah_trainer *t, struct ah_error *err)
 {
     const struct ah_lane_options options = {.name = "beats", .cpu = -1, .queue = 1, .spans = 1};
     const bool watched = ah_ranks_several(&t->ranks) && t->options.device.watch.patience_s > 0;
-    if (!watched && !t->options.tells) /* the same on all ranks */
+    if (!watched && !t->options.tells) /* all ranks decide the same */
         return AH_OK;
     struct beats *beats = new_beats(t);
     if (!beats)

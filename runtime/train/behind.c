@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/train/behind.h"
 
-/* Returns the lowest rank of the circle that `in` is in. A rank reached after `ranks` hops is in a circle. */
+/* Returns the lowest rank of the circle that contains `in`. */
 static uint32_t lowest_of_circle(const uint32_t *waits_for, uint32_t in)
 {
     uint32_t lowest = in;

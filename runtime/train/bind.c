@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bind: binds the plan's items one by one, then the extras.
+ * Bind: binds the items of the plan one by one, then the extras.
  */
 #include "runtime/train/bind_internal.h"
 
@@ -163,7 +163,7 @@ static int bind_load(struct ah_binder *b)
                         b->addresses->stride[AH_OFFSET_WORDS]);
 }
 
-/* Copies the sums of squares to the host, for each run of blocks whose squares the device sums. */
+/* Binds copies of sums of squares to the host, one for each run of blocks whose squares the device sums. */
 static int bind_sums(struct ah_binder *b)
 {
     int rc = AH_OK;

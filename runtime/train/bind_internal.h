@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the binder share: bind.c visits the items; bind_pass.c binds forward and backward,
- * bind_tiles.c the ops on parts of vectors, bind_shares.c sums over ranks, bind_table.c a table that two blocks hold.
+ * Shared by the files of the binder. bind.c visits the items. bind_pass.c binds forward and backward, bind_tiles.c ops
+ * on parts of vectors, bind_shares.c sums over ranks, and bind_table.c ops for a table that two blocks hold.
  */
 #ifndef AH_RUNTIME_TRAIN_BIND_INTERNAL_H
 #define AH_RUNTIME_TRAIN_BIND_INTERNAL_H
@@ -20,26 +20,26 @@ struct ah_binder {
     struct ah_error *err;
 };
 
-/* Appends an empty op and returns it; NULL if there is no memory, with `err` set. */
+/* Appends an empty op and returns it. Returns NULL, with `err` set, if there is no memory. */
 struct ah_bound_op *ah_bind_push(struct ah_binder *binder, enum ah_op_kind kind);
 
-/* Returns the place in `vector` of element `first` of the trained vector; `run` contains it. */
+/* Returns where `vector` has element `first` of the trained vector. `run` must contain that element. */
 struct ah_ref ah_bind_at(const struct ah_vector *vector, const struct ah_run_of_elements *run,
                          uint64_t first);
 
-/* Binds a copy of `bytes` between two operands, each with its move. */
+/* Binds a copy of `bytes` between two operands with their moves. */
 int ah_bind_copy(struct ah_binder *binder, struct ah_ref dst, uint8_t dst_move, struct ah_ref src,
                  uint8_t src_move, uint64_t bytes);
 
-/* Binds an op that casts one vector into another, or accumulates it there. */
+/* Binds an op that casts one vector into another, or adds it to the other. */
 int ah_bind_elements(struct ah_binder *binder, enum ah_op_kind kind, struct ah_ref dst, struct ah_ref src,
                      uint8_t src_move, uint64_t count);
 
-/* Binds an op that adds the sum of squares of part of a block's gradient to the block's double in `sums`. */
+/* Binds an op that adds the sum of squares of a part of a block's gradient to the block's double in `sums`. */
 int ah_bind_squares(struct ah_binder *binder, struct ah_ref sums, uint64_t block, struct ah_ref src,
                     struct ah_stretch part);
 
-/* Find a block's gradient on the device at `position`: that of one micro-batch, the sum, or a group's sum. */
+/* Find a gradient of a block on the device at `position`: that of one micro-batch, the sum of all, or a group's sum. */
 int ah_bind_gradient(const struct ah_binder *binder, uint64_t block, uint64_t micro_batch, uint64_t position,
                      struct ah_ref *ret_ref);
 int ah_bind_gradient_sum(const struct ah_binder *binder, uint64_t block, uint64_t position,
@@ -47,9 +47,9 @@ int ah_bind_gradient_sum(const struct ah_binder *binder, uint64_t block, uint64_
 int ah_bind_group_sum(const struct ah_binder *binder, uint64_t block, uint64_t position,
                       struct ah_ref *ret_ref);
 
-/* Binds ops that add one micro-batch's gradient to its sum, in any memory. */
+/* The operands of ops that add one micro-batch's gradient to its sum, in any memory. */
 struct ah_bind_sums {
-    struct ah_ref total, separate; /* `separate`: the group's own sum, if the fold needs it */
+    struct ah_ref total, separate; /* `separate`: the sum of its group, if the fold needs one */
     struct ah_ref gradient;
     uint8_t gradient_move;
     uint64_t elements;
@@ -58,35 +58,35 @@ int ah_bind_add(struct ah_binder *binder, const struct ah_bind_sums *sums, struc
 
 bool ah_bind_sums_on(const struct ah_binder *binder, uint64_t block, enum ah_accumulator where);
 
-/* Finds the fetched tensor of a block, of `bytes` bytes, that lives at `position`. */
+/* Finds the tensor of fetched weights of a block that is alive at `position` and has `bytes` bytes. */
 int ah_bind_fetched(const struct ah_binder *binder, uint64_t block, uint64_t position, uint64_t bytes,
                     struct ah_ref *ret_ref);
 
-/* Binds a message to or from a neighbour. */
+/* Binds a message to a neighbour, or from one. */
 int ah_bind_message(struct ah_binder *binder, enum ah_channel channel, uint64_t micro_batch);
 
-/* bind_pass.c: the ops of a forward or backward. */
+/* bind_pass.c: binds the ops of a forward or backward. */
 int ah_bind_pass(struct ah_binder *binder, const struct ah_graph_item *item, uint64_t position);
 
-/* bind_shares.c: the ops that add up a share's gradients, and their squares. */
+/* bind_shares.c: binds the ops that add up a share's gradients, and those that sum the squares of the total. */
 int ah_bind_share_ops(struct ah_binder *binder, size_t share);
-/* True if a block's gradient on this rank is part of a sum over ranks. Then the share's ops take its squares. */
+/* True if a block's gradient on this rank is part of a sum over ranks. Then ops of the share sum its squares. */
 bool ah_bind_shares(const struct ah_binder *binder, uint64_t block);
 
 /* bind_table.c, for a head with a copy of the embedding's table (job.h, copies_table). Returns the part of a block's
- * gradient that counts in the norm: all but the copy. */
+ * gradient that counts in the norm. Only the copy does not. */
 struct ah_stretch ah_bind_counted(const struct ah_binder *binder, uint64_t block);
 
 /* Returns the elements of the table, or of its copy, in the trained vector of its block. */
 struct ah_stretch ah_bind_table(const struct ah_binder *binder, uint64_t block);
 
-/* True if this stretch of a block's trained vector is part of a copy. */
+/* True if `part` of a block's trained vector is in a copy of the table. */
 bool ah_bind_is_copy(const struct ah_binder *binder, uint64_t block, struct ah_stretch part);
 
-/* In one process: after the step's last gradient, adds the copy's gradient to the table's and copies the total back. */
+/* On one rank: adds the copy's gradient to the table's after the step's last gradient, and copies the total back. */
 int ah_bind_join(struct ah_binder *binder, uint64_t position);
 
-/* bind_tiles.c: the ops of any other item. */
+/* bind_tiles.c: binds the ops of any other item. */
 int ah_bind_tile(struct ah_binder *binder, const struct ah_graph_item *item);
 
 #endif

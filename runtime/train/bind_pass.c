@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Forward and backward: binds the program of a pass, each operand at its offset in the tensor that is its home. Then
- * it binds the ops that add up the gradient of the pass, and square it.
+ * Forward and backward: binds the program of a pass, each operand at its offset in its home tensor. Then it binds the
+ * ops that add the gradient of the pass to the sum, and those that sum its squares.
  *
  * Loops over chunks are unrolled. Each micro-batch has its own sum of the loss.
  */
@@ -28,7 +28,7 @@ enum data_kind { WORDS, HEADER, ANGLES };
 static const struct data_rule {
     const char *name;
     enum data_kind kind;
-    uint64_t at; /* words: number of the array; header: offset in bytes */
+    uint64_t at; /* for words, the number of the array; for the header, the offset in bytes */
 } data_rules[] = {
     {"tokens", WORDS, 0},      {"targets", WORDS, 1},
     {"positions", WORDS, 2},   {"docs", WORDS, 3},
@@ -79,14 +79,14 @@ static int find_scratch(const struct pass *pass, struct ah_ref *ret_ref)
     return ah_addresses_find(pass->binder->addresses, &query, ret_ref, pass->binder->err);
 }
 
-/* Finds the weights of a block that this op reads: at home, or fetched. */
+/* Finds a block's weights for this op: where they are stored, or as fetched. */
 static int find_weights(const struct pass *pass, uint64_t block, struct ah_ref *ret_ref)
 {
     const struct ah_addresses_block *it = &pass->binder->addresses->blocks[block];
     *ret_ref = it->weights.ref;
     if (it->plan->weights == AH_WEIGHTS_DEVICE)
         return AH_OK;
-    /* The embedding's forward reads gathered rows. */
+    /* The forward of the embedding reads gathered rows instead of its tables. */
     bool rows = it->group->kind == AH_BLOCK_EMBEDDING && block == pass->op->block;
     uint64_t bytes =
         rows ? it->group->gathered_bytes : it->group->flat_elements * pass->binder->job->weight_bytes;
@@ -104,7 +104,7 @@ static int find_home(const struct pass *pass, enum ah_program_home home, struct 
         return find_tensor(pass, AH_TENSOR_SAVED, block, pass->program.saved_bytes, ret_ref);
     case AH_HOME_INPUT:
         return find_tensor(pass, AH_TENSOR_INPUT, block, job->residual_bytes, ret_ref);
-    case AH_HOME_OUTPUT: /* a stage sends what its last block makes */
+    case AH_HOME_OUTPUT: /* a stage sends the output of its last block */
         return block + 1 < job->n_blocks
                    ? find_tensor(pass, AH_TENSOR_INPUT, block + 1, job->residual_bytes, ret_ref)
                    : find_tensor(pass, AH_TENSOR_OUTPUT, block, job->residual_bytes, ret_ref);
@@ -145,7 +145,7 @@ static int place_operand(struct pass *pass, const struct ah_program_op *step, ui
     return rc;
 }
 
-/* Makes an op read gathered rows, not the tables: one for each token, then the first rows of the position table. */
+/* Makes an op read gathered rows, not the tables: a row per token, then the first rows of the position table. */
 static void read_gathered(const struct pass *pass, struct ah_bound_op *bound)
 {
     const struct ah_job *job = pass->binder->job;
@@ -184,7 +184,7 @@ static int bind_step(struct pass *pass, const struct ah_program_op *step, uint64
     return rc;
 }
 
-/* Consecutive ops with the same `times` are the body of a loop. */
+/* Binds the ops of a program. Consecutive ops with the same `times` > 1 are the body of a loop. */
 static int bind_program(struct pass *pass)
 {
     const struct ah_program *program = &pass->program;
@@ -223,7 +223,7 @@ static int fill_padding(const struct pass *pass, struct ah_ref gradient)
     return AH_OK;
 }
 
-/* Adds a micro-batch's gradient to the sum. The first gradient becomes the sum, rounded like the others. */
+/* Adds a micro-batch's gradient to the sum. The first gradient is copied to the sum, and is rounded like the others. */
 static int add_up(const struct pass *pass, struct ah_ref *gradient)
 {
     struct ah_binder *binder = pass->binder;

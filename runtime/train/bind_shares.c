@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shares: how ranks add up gradients of the same blocks, so that each gets the total.
+ * Shares: binds the ops with which ranks add up gradients of the same blocks, so that each rank gets the total.
  *
- * Each MEMBER of a share has a vector. For a run of blocks, members are one rank per pipeline, with block after block.
- * For a table (trainer.h), they are all heads, then all embeddings; a pipeline of one stage has both on one rank.
+ * Each MEMBER of a share has a vector. A run of blocks has one rank of each pipeline as members, and its vector is
+ * block after block. A table (trainer.h) has all heads and then all embeddings as members; a pipeline of one stage has
+ * two members on one rank.
  *
- * The vector is cut into pieces. Piece q belongs to member q modulo the number of members. Its rank gets that piece
- * from all others, adds up the parts in the order of members, and sends the total back. For a table, heads and
- * embeddings are added up separately first. So each rank sends and receives twice its vector, less the part it keeps,
- * as in a ring. A turn moves the next pieces and the totals of the previous turn together.
+ * The vector is cut into pieces. Piece q belongs to member q modulo the number of members. The owner's rank gets the
+ * parts of the piece from all others, adds them up in the order of members, and sends the total back. For a table,
+ * heads and embeddings are added up separately first. So with n members, each sends and receives about 2 (n - 1) / n of
+ * its vector, as in a ring. A turn moves the next pieces and the totals of the previous turn together.
  *
- * Adding two numbers gives the same bits in either order. So a rank adds up the parts before its own in other memory,
- * then adds that sum to its own part, in place.
+ * Adding two numbers gives the same bits in either order. So parts before a rank's own are added up elsewhere, then
+ * added to its own.
  */
 #include "runtime/train/bind_internal.h"
 
@@ -20,7 +21,7 @@ enum { GOES = 4 };
 struct member {
     uint32_t rank;
     bool is_ours;
-    struct ah_ref vector; /* only if is_ours */
+    struct ah_ref vector; /* set only if is_ours */
 };
 
 struct share {
@@ -29,7 +30,7 @@ struct share {
     struct member *members;
     uint32_t n;
     uint64_t elements, piece;
-    size_t last_message; /* last of the messages that move together; SIZE_MAX: none yet */
+    size_t last_message; /* index of the last op of the messages that move together; SIZE_MAX: none yet */
 };
 
 /* ---- pieces ---- */
@@ -48,7 +49,7 @@ static struct ah_ref element_at(struct ah_ref vector, uint64_t element)
     return vector;
 }
 
-/* `owner` is on this rank. Returns where a member's part of its piece is: in the member's vector, or as received. */
+/* Returns where a member's part of the owner's piece is: in its vector, or as received. The owner is on this rank. */
 static struct ah_ref part_of(const struct share *s, uint32_t owner, uint32_t member, uint64_t turn)
 {
     uint64_t place = 0;
@@ -80,7 +81,8 @@ static int message(struct share *s, uint32_t rank, enum ah_bind_sum sum, struct 
     return AH_OK;
 }
 
-/* Sends a member's part of a piece to the owner of the piece, or the total back. */
+/* Binds the message of a member's part of a piece to the owner or, if `totals`, of the total back. Skips messages
+ * within a rank and between other ranks. */
 static int move_part(struct share *s, uint64_t turn, uint32_t owner, uint32_t member, bool totals)
 {
     const struct ah_stretch piece = piece_of(s, turn, owner);
@@ -95,8 +97,8 @@ static int move_part(struct share *s, uint64_t turn, uint32_t owner, uint32_t me
                   : message(s, from->rank, AH_SUM_PARTIAL_IN, part_of(s, owner, member, turn), n);
 }
 
-/* A channel moves one message at a time, but each of two ranks may be two members of a share. Messages between
- * them are numbered 0 to 3, the same at both ends; messages with the same number move together. */
+/* Returns the number, 0 to 3, under which two members exchange messages. A channel moves one message at a time, but
+ * each of two ranks may be two members. Both ends use the same number, and messages with one number move together. */
 static uint32_t number_of(const struct share *s, uint32_t owner, uint32_t member)
 {
     const uint32_t half = s->n / 2;
@@ -163,7 +165,7 @@ static int add_piece(struct share *s, uint64_t turn, uint32_t owner)
     return rc;
 }
 
-/* Returns the elements of a piece. If one turn is enough, all members get equal pieces. */
+/* Returns the number of elements of a piece. If one turn is enough, all members get equal pieces. */
 static uint64_t piece_elements(const struct share *s)
 {
     const uint64_t most = s->binder->addresses->share_piece;
@@ -211,7 +213,7 @@ static int find_sum(struct ah_binder *b, uint64_t block, struct ah_ref *ret_vect
                : ah_bind_gradient_sum(b, block, made_at(b, block), ret_vector);
 }
 
-/* Adds up the squares of a block's total, after the last share that adds to it. */
+/* Binds the op that squares a block's total, after the last share of the block. */
 static int square(struct ah_binder *b, uint64_t block)
 {
     const bool on_host = ah_bind_sums_on(b, block, AH_ACCUMULATOR_HOST);
@@ -224,7 +226,7 @@ static int square(struct ah_binder *b, uint64_t block)
                            on_host ? b->job->part.first_block + block : block, vector, counted);
 }
 
-/* Returns the part of a block's gradient that its own share adds up: all but the table. */
+/* Returns the part of a block's gradient that its own share adds up: everything except a split table. */
 static struct ah_stretch own_of(const struct ah_binder *b, uint64_t block)
 {
     struct ah_stretch own = ah_bind_counted(b, block);

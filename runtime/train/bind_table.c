@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Table: ops for a tied head with a copy of the embedding's table (job.h). Both are updated from one total, as the same
- * elements, so they stay equal bit by bit. The norm and checkpoints only use the table.
+ * Table: binds ops for a tied head with a copy of the embedding's table (job.h). Table and copy are updated from one
+ * total, as the same elements, so they stay equal bit by bit. The norm and checkpoints use the table only.
  *
- * The copy is the last tensor of the head, and the table the first tensor of the embedding. So all other tensors have
- * the offsets that they have in a tied model.
+ * The copy is the last tensor of the head, and the table the first tensor of the embedding. So the copy does not change
+ * the offset of any other tensor.
  */
 #include "runtime/train/bind_internal.h"
 

@@ -3,7 +3,7 @@
  * Tiles: ops that move or update a vector, bound for the elements of a tile.
  *
  * Masters, moments and gradients have only trained elements; weights have all elements of a block. So a tile is several
- * runs, with an op or a copy for each, if it has frozen tensors in between, or if only some tensors decay.
+ * runs if it has frozen tensors in between, or if only some tensors decay. Each run has an op or a copy.
  */
 #include "runtime/train/bind_internal.h"
 
@@ -14,7 +14,7 @@ struct tile {
     const struct ah_plan_op *op;
     const struct ah_addresses_block *block;
     uint64_t index;
-    struct ah_stretch part; /* the tile's part of the trained vector */
+    struct ah_stretch part; /* the elements of the trained vector that form the tile */
 };
 
 struct ah_ref ah_bind_at(const struct ah_vector *vector, const struct ah_run_of_elements *run, uint64_t first)
@@ -32,7 +32,7 @@ static struct ah_stretch tile_part(const struct ah_binder *binder, uint64_t elem
     return (struct ah_stretch){first, first + size < elements ? first + size : elements};
 }
 
-/* Finds the common part of a run and a tile; false if there is none. */
+/* Finds the elements that are in both a run and a tile. Returns false if there are none. */
 static bool common_part(const struct ah_run_of_elements *run, struct ah_stretch part,
                         struct ah_stretch *ret_part)
 {
@@ -41,7 +41,7 @@ static bool common_part(const struct ah_run_of_elements *run, struct ah_stretch 
     return ret_part->first < ret_part->end;
 }
 
-/* Returns the vector for a tile's ops: in a ring, its memory begins with the tile's first element. */
+/* Returns the vector as ops of a tile see it. In a ring, the vector's memory begins with the tile's first element. */
 static struct ah_vector from_tile(struct ah_vector vector, const struct tile *tile)
 {
     if (vector.move != AH_OFFSET_NONE)
@@ -54,8 +54,8 @@ static bool is_there(const struct ah_vector *vector)
     return vector->ref.arena != AH_ARENA_NONE;
 }
 
-/* Joins runs, starting with the i-th, that are contiguous in both vectors. A copy ignores decay, and each copy costs
- * the link's latency. */
+/* Joins consecutive runs, from the i-th on, that are contiguous in both vectors, and advances `i` past them. Decay does
+ * not matter to a copy, and each copy costs the link's latency. */
 static struct ah_run_of_elements join_runs(const struct ah_addresses_block *block, size_t *i)
 {
     struct ah_run_of_elements joined = block->runs[(*i)++];
@@ -82,7 +82,7 @@ static int copy_vectors(const struct tile *tile, const struct ah_vector *dst, co
 /* ---- states that visit the device ---- */
 
 struct visit {
-    struct ah_vector master, m, v, weight; /* in a slot of the ring; only vectors that visit */
+    struct ah_vector master, m, v, weight; /* in a slot of the ring; only the vectors that visit exist */
 };
 
 static struct ah_vector cut_visit(const struct tile *tile, enum ah_dtype dtype, uint64_t *offset_bytes)
@@ -166,7 +166,8 @@ static int bind_adamw(const struct tile *tile, const struct update *update,
                              .first_element = part.first,
                              .block = (uint32_t)(tile->binder->job->part.first_block + tile->op->block),
                              .decay = run->decay};
-    if (ah_bind_is_copy(tile->binder, tile->op->block, part)) { /* same random bits as the table */
+    /* the copy must get the same random bits as the table */
+    if (ah_bind_is_copy(tile->binder, tile->op->block, part)) {
         bound->op.u.adamw.first_element -= ah_bind_table(tile->binder, tile->op->block).first;
         bound->op.u.adamw.block = 0;
     }
@@ -283,7 +284,7 @@ static int bind_fetch(const struct tile *tile)
     return ah_bind_copy(binder, to, AH_OFFSET_NONE, from, AH_OFFSET_NONE, (part.end - part.first) * each);
 }
 
-/* Gathers the rows for the tokens of a micro-batch, and copies those of learned positions for a sequence. */
+/* Binds the gather of the rows for a micro-batch's tokens and, for learned positions, a copy of a sequence's rows. */
 static int bind_gather(const struct tile *tile)
 {
     struct ah_binder *binder = tile->binder;

@@ -13,7 +13,7 @@ int64_t ah_clocks_offset(const struct ah_clocks_exchange *exchanges, size_t n, i
         least = from > least ? from : least;
         most = to < most ? to : most;
     }
-    *ret_within_ns =
-        most > least ? (most - least + 1) / 2 : 0; /* clocks of different speeds may exclude every offset */
+    *ret_within_ns = most > least ? (most - least + 1) / 2
+                                  : 0; /* clocks that differ in speed may leave no possible offset */
     return least + (most - least) / 2;
 }

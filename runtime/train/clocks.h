@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Clocks: how far another host's clock is ahead of this one, from messages sent there and back. It is only used to draw
- * timelines of several hosts on one clock.
+ * Clocks: estimates how far another host's clock is ahead of this one, from messages sent there and back. Its only use
+ * is to draw timelines of several hosts on one clock.
  *
- * In an exchange the other clock read `there_ns` between two readings of this one. So it is ahead by at least there -
- * back, and by at most there - sent. The result is the range that all exchanges allow, however long some of them took
- * on one way.
+ * In an exchange, the other clock reads `there_ns` between two readings of this one. So the other clock is ahead by at
+ * least there - back, and by at most there - sent. All exchanges together give a range, however long some of them took
+ * in one direction.
  */
 #ifndef AH_RUNTIME_TRAIN_CLOCKS_H
 #define AH_RUNTIME_TRAIN_CLOCKS_H
@@ -20,7 +20,7 @@ struct ah_clocks_exchange {
 
 enum { AH_CLOCKS_EXCHANGES = 64 };
 
-/* Returns how far the other clock is ahead, within +-`ret_within_ns`. 0 without exchanges. */
+/* Returns how far the other clock is ahead, within +-`ret_within_ns`; 0 if there are no exchanges. */
 int64_t ah_clocks_offset(const struct ah_clocks_exchange *exchanges, size_t n, int64_t *ret_within_ns);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Divergence: detects a loss that rises instead of falling. A run diverges if the median of its last 16 steps is more
- * than a fifth above that of its first 8.
+ * Divergence: detects a loss that rises instead of falling. A run diverges if the median loss of its last 16 steps
+ * exceeds that of its first 8 by more than a fifth.
  *
  *     ah_divergence_step(&divergence, loss);               // each step, in order
  *     if (ah_divergence_is(&divergence, &now)) ...
@@ -14,17 +14,17 @@
 
 enum { AH_DIVERGENCE_FIRST = 8, AH_DIVERGENCE_LAST = 16 };
 
-/* Starts zeroed, or with `first` of the resumed run. */
+/* Losses of a run. Start with zeros or, in a resumed run, with the earlier value of `first`. */
 struct ah_divergence {
-    double first; /* median of the run's first steps; 0: too few steps so far */
+    double first; /* median loss of the run's first steps; 0: not enough steps yet */
     uint64_t n;   /* number of losses so far */
     double early[AH_DIVERGENCE_FIRST], late[AH_DIVERGENCE_LAST];
 };
 
-/* Adds the loss of a step, finite and above 0. */
+/* Adds the loss of a step, which must be finite and above 0. */
 void ah_divergence_step(struct ah_divergence *divergence, double loss);
 
-/* True if the run diverges: compares the median of the last steps, `ret_last`, with that of steps before those. */
+/* True if the run diverges. Sets `ret_last` to the median of the last steps. */
 bool ah_divergence_is(const struct ah_divergence *divergence, double *ret_last);
 
 #endif

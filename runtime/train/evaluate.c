@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Evaluate: runs only forwards, at a drained point, in the plan's own tensors. It visits the positions in order and
- * fetches what each needs at its turn; everything runs one after another. Nothing is learned. Nothing that training
- * needs is overwritten, since no activation or gradient lives at a drained point.
+ * Evaluate: runs only forwards, at a drained point, in the plan's own tensors. It visits positions in order and, at
+ * each, fetches the weights needed there; ops run one after another. No weight changes. Nothing that training needs is
+ * overwritten, since no activation or gradient is alive at a drained point.
  */
 #include "runtime/train/trainer_internal.h"
 
 #include <string.h>
 
-/* Returns waits for everything that was submitted before. */
+/* Returns waits for all ops submitted before. */
 static struct waits after_all(const struct ah_trainer *t)
 {
     struct waits waits;
@@ -32,7 +32,7 @@ static int submit_extra(struct ah_trainer *t, enum ah_bind_extra extra, uint32_t
     return ah_queue_ops(t, &ops, &waits, moves, NULL, err);
 }
 
-/* Submits the ops due at this position, gathered rows first. */
+/* Submits the gathers, then the fetches, that are due at this position. */
 static int submit_due(struct ah_trainer *t, uint32_t position, const struct move_indices *moves,
                       struct ah_error *err)
 {
@@ -50,7 +50,7 @@ static int submit_due(struct ah_trainer *t, uint32_t position, const struct move
     return rc;
 }
 
-/* Block 0 of a stage other than the first gets its input from another rank. */
+/* Receives the input of block 0 if this is not the first stage. Otherwise does nothing. */
 static int receive_input(struct ah_trainer *t, const struct ah_plan_op *op, struct ah_error *err)
 {
     const struct waits waits = after_all(t);
@@ -107,7 +107,7 @@ static int evaluate_batch(struct ah_trainer *t, struct ah_batches *held_out, uin
     return AH_OK;
 }
 
-/* Tells all ranks whether rank 0 was interrupted. */
+/* Tells all ranks whether rank 0 was interrupted. If it was, returns AH_E_INTERRUPTED. */
 static int ask_to_continue(struct ah_trainer *t, const atomic_int *cancel, struct ah_error *err)
 {
     struct ranks_verdict verdict = {.stop = cancel && atomic_load(cancel)};

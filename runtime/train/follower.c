@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages, in this order: the build, so that all have the same structs; hosts, to rank 0, which answers which ranks
- * share a host; the brief and its texts. Numbers are sent as raw memory.
+ * Messages are sent in this order: the build, which must be the same because structs are sent as raw memory; each
+ * rank's host to rank 0, which answers which ranks share a host; the brief and its texts.
  */
 #include "runtime/train/follower.h"
 
@@ -35,7 +35,7 @@ struct brief {
     double patience_s;
     struct ah_recorded_steps recorded;
     bool documents, has_held_out, has_weights, tells;
-    uint64_t n_data, n_valid; /* numbers of paths; the texts are format, weights, then these paths */
+    uint64_t n_data, n_valid; /* numbers of paths; the texts are format, weights, then all paths */
     uint64_t text_bytes;
 };
 
@@ -113,7 +113,7 @@ static int refuse_memory(const struct ah_follower_host *host, const char *who, c
         ah_units_print_bytes(needs, needs_bytes), node);
 }
 
-/* If `rank` is the first rank on its host: checks the memory that all ranks there need together. */
+/* If `rank` is the first rank on its host, checks that the host has the memory that all its ranks need together. */
 static int check_host_memory(const struct ah_follower_host *hosts, uint32_t ranks, uint32_t rank,
                              const char *node, struct ah_error *err)
 {
@@ -261,7 +261,7 @@ static const char **take_paths(struct follower *f, const char **text, uint64_t n
     return paths;
 }
 
-/* Compares builds, before any message whose layout depends on the build. */
+/* Compares builds. No message before this one may depend on the layout of structs. */
 static int check_build(const struct ah_links *links, struct ah_error *err)
 {
     const struct hello here = own_hello();
@@ -384,7 +384,7 @@ static int open_trainer(struct follower *f, struct ah_error *err)
     return ah_trainer_open(&f->trainer, &trainer, err);
 }
 
-/* Joins the NICs. Compares hosts first, because another machine may have a file of the same name. */
+/* Joins the NICs. First checks that rank 0 is on this host, because another host may have a file of the same name. */
 static int join_ways(const struct follower *f, struct ah_error *err)
 {
     struct ah_trainer_rank *place = f->options->place;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Links: only the plan decides which channels a rank requests, so the requests of all ranks match.
+ * Links: the plan alone decides which channels a rank requests, so the requests of all ranks match.
  */
 #include "runtime/train/links.h"
 
@@ -44,7 +44,7 @@ static struct ah_links_pair ask_pair(struct asking *asking, uint32_t peer, enum 
     return (struct ah_links_pair){channel, ask_channel(asking, peer, down, receives_up, most_bytes)};
 }
 
-/* Requests this rank's pairs: `centre` has a pair with each other rank for which `has` is true (NULL: all). */
+/* Requests this rank's pairs. `centre` has a pair with each other rank for which `has` is true (NULL: all). */
 static void ask_pairs(const struct ah_trainer_rank *place, struct asking *asking, uint32_t centre,
                       const bool *has, enum ah_links_purpose up, uint64_t most_bytes,
                       struct ah_links_pair *ret_pairs)
@@ -60,7 +60,7 @@ static void ask_pairs(const struct ah_trainer_rank *place, struct asking *asking
             ret_pairs[peer] = ask_pair(asking, peer, up, true, most_bytes);
 }
 
-/* Finds which ranks take part in the gate: those that train something, since the others need no norm. */
+/* Finds the ranks that take part in the gate: those that train something, since only these need the norm. */
 static int find_training(struct ah_links *links, const struct ah_plan *program, struct ah_error *err)
 {
     const struct ah_trainer_rank *place = links->place;
@@ -72,7 +72,7 @@ static int find_training(struct ah_links *links, const struct ah_plan *program, 
                                           trained, err)
                      : ah_error_memory(err);
     if (!rc && training->tied == AH_TIED_SPLIT)
-        trained[blocks - 1] |= 1; /* its copy of the table is always trained */
+        trained[blocks - 1] |= 1; /* the head's copy of the table is always trained */
     for (uint32_t rank = 0; rank < place->ranks && !rc; rank++)
         for (uint64_t n = 0; n < place->stages[rank].blocks; n++)
             links->trains[rank] |= trained[place->stages[rank].first_block + n] != 0;
@@ -84,7 +84,7 @@ static int find_training(struct ah_links *links, const struct ah_plan *program, 
     return rc;
 }
 
-/* Requests channels to the stage's neighbours. All messages but words have the same length. */
+/* Requests channels to the stage's neighbours. All messages except words have the same length. */
 static void ask_neighbours(struct ah_links *links, const struct ah_plan *program, struct asking *asking)
 {
     const struct ah_plan_part *part = program->part;
@@ -98,7 +98,7 @@ static void ask_neighbours(struct ah_links *links, const struct ah_plan *program
                             of_pipeline[c].purpose, of_pipeline[c].sends, most_bytes);
 }
 
-/* Requests channels to the ranks that share a sum with this rank. */
+/* Requests channels to the ranks with which this rank adds up gradients. */
 static void ask_sums(struct ah_links *links, struct asking *asking)
 {
     static const struct {
@@ -203,14 +203,14 @@ int ah_links_fail(const struct ah_trainer_rank *place, int rc, struct ah_error *
         ah_comm_revoke(place->comm, err ? err : &why);
     if (!ah_comm_fault(place->comm, &culprit, &why) || !why.code || why.code == AH_E_PEER)
         return rc;
-    const bool is_known = culprit == place->rank &&
-                          rc != AH_E_PEER; /* AH_E_PEER: the caller learned of the failure from the world */
+    /* with AH_E_PEER, the world has already told the caller of the failure */
+    const bool is_known = culprit == place->rank && rc != AH_E_PEER;
     if (is_known && err)
-        why = *err; /* the caller's error says more than what was sent to the others */
+        why = *err; /* the caller's error says more than the text sent to the others */
     why.code = is_known ? rc : why.code;
     return culprit || place->rank
                ? ah_links_say(place, culprit, why.code, why.text, err)
-               : ah_error_set(err, why.code, "%s", why.text); /* rank 0 is the run itself */
+               : ah_error_set(err, why.code, "%s", why.text); /* the user knows rank 0 as the run itself */
 }
 
 static void print_wait(const struct ah_comm_under_way *message, uint64_t micro_batches, uint64_t each,

@@ -24,7 +24,7 @@ int ah_ranks_run(struct ah_trainer *t, uint64_t steps, struct ah_error *err)
     return ah_trainer_run(t, steps, &observer, err);
 }
 
-/* Returns this rank's numbers. Its bytes are those of all bound messages: every step sends each once. */
+/* Returns this rank's numbers. Its bytes are the sum over all bound sends, since each step does every send once. */
 static struct ah_measured own(const struct ah_trainer *t, struct ah_tally *tally)
 {
     const struct ah_trainer_facts facts = ah_trainer_facts(t);

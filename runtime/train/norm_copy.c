@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Norm copy: the copy of squares of gradients to the host, which the norm waits for. No plan mentions it. If it were
- * submitted at the norm's turn, it would wait behind all gradients queued on d2h by then, and so would every update. So
- * the copy is submitted earlier in that lane: before the first item that, on the virtual clock, starts after compute
- * has made everything to sum.
+ * Norm copy: the copy of squares of gradients to the host. No plan mentions it, and the norm waits for it. Submitted at
+ * the norm's turn, the copy would wait for all gradients queued on d2h by then, and updates would wait for the copy. So
+ * the copy is submitted earlier in that lane. Its place is before the first item that starts, on the virtual clock,
+ * after compute has made everything to sum.
  *
  *   1. The copy waits only for compute; the norm itself waits for the squares that the host sums.
- *   2. The copy never blocks: if no lane can continue because of it, it is submitted at the norm's turn after all.
+ *   2. The copy never blocks: if no lane can continue before the copy, it is submitted at the norm's turn.
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -26,7 +26,7 @@ static uint32_t find_norm(const struct ah_graph *graph, const struct ah_plan *pl
     return AH_GRAPH_NONE;
 }
 
-/* Returns when compute has made everything that the norm sums, in a steady iteration. */
+/* Returns the time at which compute has made everything that the norm sums, in a steady iteration. */
 static double summed_us(const struct ah_graph *graph, uint32_t norm_item, const struct ah_replay *replay)
 {
     const struct ah_graph_item *norm = &graph->items[norm_item];
@@ -40,7 +40,7 @@ static double summed_us(const struct ah_graph *graph, uint32_t norm_item, const 
     return us;
 }
 
-/* Returns an item's index in its round's d2h order; the end for items of later rounds, 0 for those of earlier ones. */
+/* Returns an item's index in the d2h order of the norm's round; 0 for earlier rounds, the end for later rounds. */
 static size_t place_of(const struct ah_graph *graph, uint32_t norm, const struct ah_replay_item *of)
 {
     uint32_t item = graph->of_tile[graph->first_tile[of->op] + of->tile];

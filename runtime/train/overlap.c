@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Overlap, with sets of moments: compute C, copies K = h2d + d2h, the host H; all are inside the window W.
+ * Overlap: computed from sets of moments inside the window W, namely compute C, copies K = h2d + d2h, and the host H.
  *
  *     compute = |C|    copy = |C + K| - |C|    host = |C + K + H| - |C + K|    idle = |W| - |C + K + H|
  *     a lane L: busy = |L|, exposed = |L| - |L and C|
@@ -33,7 +33,7 @@ static int take_lane(const struct ah_overlap_work *work, size_t n, enum ah_plan_
     return AH_OK;
 }
 
-/* Adds the moments of one set to another, which has room for both. */
+/* Adds the moments of one set to another set, whose array has room for both. */
 static void add_intervals(struct set *to, const struct set *from)
 {
     if (from->n)
@@ -51,7 +51,7 @@ static double us_of(int64_t ns)
     return (double)ns / 1e3;
 }
 
-/* Splits the window's time. `sum` is empty, and has room for all sets. */
+/* Divides the window's time. `sum` must be empty, with room for all sets. */
 static void split_window(const struct set sets[OVERLAP_LANES], struct ah_interval window, struct set *sum,
                          struct ah_runlog_overlap *overlap)
 {

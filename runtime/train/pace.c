@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A lane is timed as in the replay (cluster_replay_stage.c), but on the host's clock. An item's remaining time shrinks
- * at its lane's speed, and speeds change when lanes begin and end. A send is an item of compute, as in the plan.
+ * Lanes are timed as in the replay (cluster_replay_stage.c), but on the host's clock. An item's remaining time shrinks
+ * at the speed of its lane, and speeds change when a lane begins or ends an item. A send is an item of compute.
  */
 #include "runtime/train/pace.h"
 
@@ -12,7 +12,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-/* A wake-up that is later than this is the machine's fault: the next item does not make up for it. */
+/* If a wake-up is later than this, the machine is at fault, and the next item does not make up for the delay. */
 enum { SLACK_NS = 200000 };
 
 /* ---- lanes ---- */
@@ -23,7 +23,7 @@ static double planned_ns(const struct ah_trainer *t, uint64_t item)
     return 1e3 * op->us / (double)op->tiles;
 }
 
-/* Linux lets a timer be 50 us late, unless its thread asks for less. */
+/* Asks for precise timers of this thread. Otherwise Linux may fire a timer 50 us late. */
 static void sleep_precisely(struct pace_lane *lane)
 {
     if (!lane->keen)
@@ -31,7 +31,7 @@ static void sleep_precisely(struct pace_lane *lane)
     lane->keen = true;
 }
 
-/* Called under the lock when the set of working lanes has changed at `now_ns`. */
+/* Updates remaining times and speeds at `now_ns`, after the set of working lanes changed. Call under the lock. */
 static void set_speeds(struct pace *pace, uint64_t now_ns)
 {
     unsigned set = 0;
@@ -75,7 +75,7 @@ static struct timespec moment(uint64_t ns)
     return (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
 }
 
-/* Sleeps for the item's remaining time. If none remains, the item was late. */
+/* Sleeps for the item's remaining time. If none is left, the item was late. */
 static void end_item(struct pace *pace, size_t lane)
 {
     struct pace_lane *l = &pace->lanes[lane];
@@ -116,7 +116,7 @@ static uint64_t pass_ns(double bytes, const struct ah_trainer_stage *stage)
     return stage->nic_bytes_per_s > 0 ? (uint64_t)(1e9 * bytes / stage->nic_bytes_per_s) : 0;
 }
 
-/* Bytes of a message as planned. A word, which has none, is priced like any other message. */
+/* Returns the planned bytes of a message. A word has no bytes, but is priced like any other message. */
 static double boundary_bytes(const struct ah_plan *plan)
 {
     const struct ah_plan_training *training = &plan->training;
@@ -124,7 +124,7 @@ static double boundary_bytes(const struct ah_plan *plan)
                     ah_dtype_bytes(training->dtype));
 }
 
-/* Takes the NICs of two nodes; returns at once if both ranks are on one node. Lower ranks go first. */
+/* Acquires the NICs of both ranks' nodes, if these are two. Lower ranks are served first. Returns the starting time. */
 static uint64_t take_ways(const struct ah_trainer *t, uint32_t peer)
 {
     const double bytes = boundary_bytes(t->options.plan);
@@ -210,7 +210,7 @@ static uint64_t take_all_ways(const struct ah_trainer *t, size_t share)
     return start_ns;
 }
 
-/* Sends a time to, or receives one from, every member's rank except the first's. */
+/* Sends a time to the ranks of a share's members, or receives one from each of them. Skips the first member's rank. */
 static int tell_all(const struct ah_trainer *t, const struct ah_trainer_share *it, bool sends, uint64_t *ns,
                     struct ah_error *err)
 {
@@ -221,7 +221,7 @@ static int tell_all(const struct ah_trainer *t, const struct ah_trainer_share *i
     return rc;
 }
 
-/* Runs at the first owner: waits until all owners have come, and tells them when the sum will end. */
+/* Starts a sum at the first owner: waits until all owners have reached it, and tells them when it will end. */
 static int lead_share(struct ah_trainer *t, size_t share, struct ah_error *err)
 {
     const struct ah_trainer_rank *place = t->options.rank;
@@ -268,7 +268,7 @@ static size_t plan_lane(uint32_t lane)
     return lanes[lane];
 }
 
-/* True if an item has a planned time. The norm has none, because it mostly waits for other ranks. */
+/* True if the plan has a time for the item. The norm has none, because it mostly waits for other ranks. */
 static bool has_time(const struct ah_trainer *t, uint32_t lane, uint64_t tag)
 {
     return lane < AH_DEVICE_LANES && planned_ns(t, tag) > 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The page has a header; then for each way, the time until which it is taken; then for each turn and way, whether the
- * turn waits for the way. The way out of node n is number 2 n, its way in number 2 n + 1.
+ * The page begins with a header. Then it has, for each way, the time at which the way becomes free. Then it has, for
+ * each turn and way, whether the turn waits for the way. The way out of node n is number 2 n, the way in 2 n + 1.
  */
 #include "runtime/train/paced_nics.h"
 
@@ -19,15 +19,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A sleeper that wakes up at most this late counts as having started when its ways became free. */
+/* A turn that wakes up at most this late counts as having started when its ways became free. */
 enum { SLACK_NS = 200000, AGAIN_NS = 100000 };
 
 struct page {
-    pthread_mutex_t lock; /* robust: if a process dies while it holds it, the page stays valid */
+    pthread_mutex_t lock; /* robust: the page stays valid if a process dies with the lock held */
     uint64_t bytes;
     uint32_t turns, ways;
     uint64_t ops, late, late_ns; /* used atomically */
-    uint64_t until_ns[];         /* (ways); after them (turns, ways): 1 if the turn waits for the way */
+    /* by way: when it becomes free; then by (turns, ways): 1 if the turn waits for the way */
+    uint64_t until_ns[];
 };
 
 struct ah_paced_nics {
@@ -144,7 +145,7 @@ static void want(struct page *page, uint32_t turn, const struct ah_paced_nics_us
     }
 }
 
-/* Returns when all ways that a turn waits for are free. */
+/* Returns the time at which all ways are free for which a turn waits. */
 static uint64_t free_ns(struct page *page, uint32_t turn)
 {
     uint64_t ns = 0;
@@ -154,7 +155,7 @@ static uint64_t free_ns(struct page *page, uint32_t turn)
     return ns;
 }
 
-/* True if a lower turn that waits for one of the same ways could take its ways now. */
+/* True if a lower turn waits for one of the same ways, and all ways of the lower turn are free now. */
 static bool is_behind(struct page *page, uint32_t turn, uint64_t now_ns)
 {
     for (uint32_t other = 0; other < turn; other++)

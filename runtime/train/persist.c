@@ -8,7 +8,7 @@
 
 enum { NARROW_MAX = 4096 }; /* numbers that are widened or narrowed at a time */
 
-/* The elements that a piece and a tensor have in common: as a piece for the trainer, and their offset in the piece. */
+/* The common elements of a piece and a tensor, as a piece for the trainer, and their offset in the first piece. */
 struct part {
     struct ah_weights_piece piece;
     uint64_t at;
@@ -85,7 +85,7 @@ static int read_piece(void *context, const struct ah_checkpoint_piece *piece, vo
 
 /* ---- taking ---- */
 
-/* Writes a piece to all ranks that want it, or only to this rank. */
+/* A function that writes a piece: to all ranks that want it, or to this rank only. */
 typedef int write_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
                         const struct ah_weights_piece *piece, const float *values, struct ah_error *err);
 

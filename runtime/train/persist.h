@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Persist: a trainer's weights and states as a checkpoint's source and sink (checkpoint/checkpoint_folder.h). They move
- * in pieces of flat vectors, at drained points, without a second copy of anything.
+ * Persist: makes a trainer's weights and states the source and sink of a checkpoint (checkpoint/checkpoint_folder.h).
+ * They are passed in pieces of flat vectors, at drained points, without a second copy of anything.
  *
- * Weights of trained tensors are saved from their masters. Files of weights are rounded to the model's dtype, so
- * loading takes only frozen tensors from them, and masters from the states.
+ * Weights of trained tensors are saved from their masters. Files of weights are rounded to the model's dtype. So
+ * loading takes only frozen tensors from these files, and takes masters from the states.
  *
  *     const struct ah_checkpoint_source source = ah_persist_source(trainer);
  *     rc = ah_checkpoints_save(checkpoints, &position, &source, keep, &saved, err);
@@ -15,7 +15,7 @@
 #include "runtime/train/checkpoint/checkpoint_folder.h"
 #include "runtime/train/trainer.h"
 
-/* Return source and sink. Both may be used at drained points while the trainer is open. */
+/* Return a source and a sink for use at drained points, while the trainer is open. */
 struct ah_checkpoint_source ah_persist_source(struct ah_trainer *trainer);
 struct ah_checkpoint_sink ah_persist_sink(struct ah_trainer *trainer);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Queue: bound ops become submissions: operands move, waits become tickets, and the device gets an array at a time.
+ * Queue: makes submissions of bound ops. Moves are added to operands, waits become tickets, and the device gets an
+ * array at a time.
  *
- * TIMES are measured per item, not per op. So the ops of an item in one array are joined, unless the trainer must time
- * every op.
+ * TIMES are measured per item. So ops of one item in an array are joined, unless the trainer must time every op.
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -39,7 +39,7 @@ static void count_bytes(struct ah_trainer *t, uint32_t lane, const struct ah_op 
         t->counted->d2h_bytes += op->u.copy.bytes;
 }
 
-/* True if the plan has a time for these ops. */
+/* True if these ops have a planned time. */
 static bool is_paced(const struct ah_trainer *t, const struct ops_of_item *ops)
 {
     return t->pace.nics && (ops->tag < t->graph.n_items || ops->lane == AH_LANE_SUMS);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks: messages, the gate, and orders of rank 0.
+ * Ranks: moves messages, runs the gate, and gives and takes orders of rank 0.
  */
 #include "runtime/train/tally.h"
 #include "runtime/train/trainer_internal.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Memory becomes free in the order of messages (messages.h, invariant 3); a word counts from the first position. */
+/* Counts, by position, the messages whose memory is free there (messages.h, invariant 3). A word needs no memory. */
 static int list_begun(struct ah_trainer *t, enum ah_channel channel, struct ah_error *err)
 {
     struct ranks *ranks = &t->ranks;
@@ -74,10 +74,11 @@ void ah_ranks_release(struct ah_trainer *t)
 
 /* ---- a world of turns ---- */
 
-/* A walk over the positions, each of which may need messages and then may send one. */
+/* A walk over the positions. Each position may need messages, and then may send one. */
 struct walk {
     struct ah_trainer *t;
-    struct ranks_partner *last; /* partner of the latest send, if no message was needed since; else NULL */
+    /* partner of the latest send, if no position has needed a message since; else NULL */
+    struct ranks_partner *last;
     uint32_t sent_at;
 };
 
@@ -136,7 +137,7 @@ static void *place_of(const struct ah_trainer *t, const struct ah_message *messa
     return message->bytes ? ah_device_pointer(t->device, ref) : NULL;
 }
 
-/* Moves a piece to or from another pipeline. Only the lane `sums` calls it. */
+/* Moves a piece to or from another pipeline, with earlier pieces that had `more` set. Only the lane `sums` calls it. */
 static int move_sum(struct ah_trainer *t, const struct ah_op_moved *moved, struct ah_error *err)
 {
     struct ranks *ranks = &t->ranks;
@@ -198,7 +199,7 @@ static int move_bytes(const struct ah_trainer *t, uint32_t channel, void *data, 
     return ah_links_move(t->ranks.links, channel, data, bytes, err);
 }
 
-/* At the gatekeeper: gets the sums of each run of blocks from its owner, and sends all sums to every training rank. */
+/* Runs the gate at the gatekeeper: gets sums of blocks from their owners, and sends all sums to all training ranks. */
 static int keep_gate(struct ah_trainer *t, double *sums, uint64_t blocks, struct ah_error *err)
 {
     const struct ah_trainer_rank *options = t->options.rank;
@@ -217,7 +218,7 @@ static int keep_gate(struct ah_trainer *t, double *sums, uint64_t blocks, struct
     return rc;
 }
 
-/* Each rank sends the sums of its own blocks and gets all sums. Only owners send, as pipelines have equal sums. */
+/* Sends the sums of this rank's blocks and gets all sums. Only owners send, because pipelines have equal sums. */
 int ah_ranks_gate(void *context, struct ah_error *err)
 {
     struct ah_trainer *t = context;
@@ -232,7 +233,7 @@ int ah_ranks_gate(void *context, struct ah_error *err)
     return rc ? rc : move_bytes(t, t->ranks.links->gate[0].down, sums, blocks * sizeof *sums, err);
 }
 
-/* Brings numbers to rank 0 from the rank that knows them. */
+/* Sends numbers to rank 0 from the rank `from`, which knows them. */
 static int bring_numbers(struct ah_trainer *t, uint32_t from, double *values, uint64_t n,
                          struct ah_error *err)
 {
@@ -291,7 +292,7 @@ int ah_ranks_read_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
     return ah_ranks_fail(t, rc, err);
 }
 
-/* True if a rank holds the piece's block, or a copy of the table that contains the piece. */
+/* True if the stage holds the piece's block, or a copy of the table with the piece. */
 static bool keeps(const struct ah_trainer *t, const struct ah_trainer_stage *stage,
                   const struct ah_weights_piece *piece)
 {
@@ -306,7 +307,7 @@ int ah_ranks_write_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
 {
     union {
         const float *values;
-        void *sent; /* a send only reads */
+        void *sent; /* not const, but a send only reads */
     } from = {values};
     const struct ah_trainer_rank *place = t->options.rank;
     int rc = AH_OK;

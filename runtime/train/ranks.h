@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks: a trainer as one of several that train a model together, each some of its blocks (docs/distributed.md).
+ * Ranks: makes a trainer one of several that train a model together, each with some of its blocks
+ * (docs/distributed.md).
  *
  * Messages between neighbours are ops. A send is an op of the plan, on the lane `send`. A receive is submitted with the
- * item at whose position its tensor begins to live, because its memory is free from then on. Everything else goes
- * through host memory. The first rank that trains collects the sums that the norm needs (the gate). Rank 0 collects the
- * losses of each step, decides whether the step was the last, moves pieces of weights and moments, and gives orders.
+ * item at the first position of its tensor's lifetime, when the memory is free. All else goes through host memory. The
+ * first rank that trains collects the sums for the norm (the gate). Rank 0 collects each step's losses, decides whether
+ * the step was the last, moves pieces of weights and moments, and gives orders.
  *
  * INVARIANTS
- * 1. A receive waits for everything that the item at its position waits for, and for all compute before it.
+ * 1. A receive waits for all ops for which the item at its position waits, and for all compute before that item.
  * 2. Compute after a send waits until the send is done.
- * 3. All ranks that train get the same sums through the same gate, and so the same factor. Every rank learns which step
- *    is the last before it submits ops of a step after it.
- * 4. In a world whose data messages take turns, they move in the order of compute. A receive moves when it is needed,
- *    or together with the send before it if nothing comes between. So neighbours exchange in pairs (1F1B).
+ * 3. All ranks that train get the same sums through the gate, and so the same factor. Every rank learns that a step is
+ *    the last before it submits ops of a later step.
+ * 4. If data messages take turns in the world, they move in the order of compute. A receive moves when it is needed, or
+ *    together with the send before it if nothing comes between. So neighbours exchange in pairs (1F1B).
  * 5. Orders come from rank 0, one by one, at drained points. A rank that fails revokes the world: nobody waits for it.
  */
 #ifndef AH_RUNTIME_TRAIN_RANKS_H
@@ -23,7 +24,7 @@
 
 struct ah_tally;
 
-/* The message that is received together with a send, if any. */
+/* The message that is received together with a send, if there is one. */
 struct ranks_partner {
     bool any;
     enum ah_channel channel;
@@ -31,46 +32,48 @@ struct ranks_partner {
 };
 
 struct ranks {
-    const struct ah_trainer_rank *options; /* NULL: one rank trains all */
+    const struct ah_trainer_rank *options; /* NULL: a single rank trains the model */
     struct ah_messages messages;
     uint32_t last_pass;          /* position of the last pass or message of a step */
-    struct ah_links *links, own; /* links of the place, or the trainer's own */
+    struct ah_links *links, own; /* the links in use: those of the place, or `own` */
 
-    /* Channels that receive. */
-    uint32_t *begun[AH_CHANNELS]; /* by position: number of a step's messages whose memory is free by then */
+    /* The next four fields are for channels that receive. */
+    uint32_t *begun[AH_CHANNELS];    /* by position: how many messages of a step have free memory by then */
     uint64_t *received[AH_CHANNELS]; /* by micro-batch: ticket of the receive in the latest step */
     uint64_t posted[AH_CHANNELS];    /* number of receives in this run */
-    bool *joined[AH_CHANNELS]; /* if messages take turns, by micro-batch: it moves with a send; else NULL */
+    /* if messages take turns, by micro-batch: true if it moves with a send; else NULL */
+    bool *joined[AH_CHANNELS];
 
-    /* Channels that send. */
+    /* The next four fields are for channels that send. */
     uint64_t sent;                              /* ticket of the latest send on any channel */
     struct ranks_partner *partner[AH_CHANNELS]; /* if messages take turns, by micro-batch; else NULL */
     uint64_t moved[AH_CHANNELS];                /* number of sends so far; used only by the lane `send` */
-    bool trains_now;                            /* if false, no receive moves with a send */
+    bool trains_now;                            /* if false, receives do not move with sends */
 
-    struct ah_comm_moved *together; /* owned: messages of the lane `sums` to move with the next one */
+    struct ah_comm_moved *together; /* owned: messages of the lane `sums` that will move with the next one */
     size_t n_together;
-    double *losses; /* owned: losses of a step's micro-batches; of all of them at rank 0 */
+    double *losses; /* owned: losses of a step's micro-batches; at rank 0, those of all pipelines */
 
-    float *piece;           /* owned; except at rank 0: values read or written for rank 0 */
+    float *piece;           /* owned; NULL at rank 0: values read or written on its order */
     struct beats *beats;    /* owned; NULL: nobody watches (beats.c) */
     struct ah_tally *tally; /* owned; NULL at rank 0 */
     uint64_t heard;         /* pulse of all devices, as last received from rank 0; used atomically */
-    enum { RANKS_UNKNOWN, RANKS_SHARED, RANKS_APART } folder; /* rank 0: do owners see where it saves? */
-    bool ended;                                               /* no more messages to the others */
+    /* at rank 0: whether the owners see the folder of the latest save */
+    enum { RANKS_UNKNOWN, RANKS_SHARED, RANKS_APART } folder;
+    bool ended; /* no messages may be sent to the others any more */
 };
 
-/* The decision of rank 0 for all ranks at the end of a step, or before a batch of an evaluation. */
+/* The decision that rank 0 sends to all ranks at the end of a step, or before a batch of an evaluation. */
 struct ranks_verdict {
-    double loss, grad_norm; /* a rank that trains nothing has no norm of its own */
+    double loss, grad_norm; /* for ranks that train nothing, which have no norm themselves */
     bool stop;
 };
 
 /* Reads the program's messages, before the program is bound. */
 int ah_ranks_read(struct ah_trainer *t, struct ah_error *err);
-/* Finds which receives move with which sends, once links are open. Does nothing if messages are independent. */
+/* Finds the receives that move together with sends, once links are open. Does nothing if messages are independent. */
 int ah_ranks_pair(struct ah_trainer *t, struct ah_error *err);
-/* Collective: opens the links if the place has none. */
+/* Opens the links if the place has none. Collective. */
 int ah_ranks_meet(struct ah_trainer *t, struct ah_error *err);
 void ah_ranks_release(struct ah_trainer *t);
 
@@ -79,13 +82,13 @@ static inline bool ah_ranks_several(const struct ranks *ranks)
     return ranks->options != NULL;
 }
 
-/* True for rank 0 of several ranks, whatever it trains. */
+/* True for rank 0 of several ranks, even if it trains nothing. */
 static inline bool ah_ranks_leads(const struct ranks *ranks)
 {
     return ranks->options && !ranks->options->rank;
 }
 
-/* Return sequences and micro-batches of a step over all pipelines; the first sequence of this rank's pipeline. */
+/* Return sequences and micro-batches of a step over all pipelines, and the first sequence of this pipeline. */
 uint64_t ah_ranks_step_batch(const struct ah_trainer *t);
 uint64_t ah_ranks_step_micro_batches(const struct ah_trainer *t);
 uint64_t ah_ranks_first_row(const struct ah_trainer *t);
@@ -94,13 +97,13 @@ uint64_t ah_ranks_first_row(const struct ah_trainer *t);
 int ah_ranks_move(void *context, const struct ah_op_moved *moved, struct ah_error *err);
 int ah_ranks_gate(void *context, struct ah_error *err);
 
-/* Collects at rank 0 what only some ranks know about a finished step: each micro-batch's loss, from the head's ranks,
- * into the step's header; and the norm, from the gatekeeper. */
+/* Collects at rank 0 what only some ranks know about a finished step: the losses of micro-batches, from ranks with a
+ * head, into the step's header; and the norm, from the gatekeeper. */
 int ah_ranks_gather(struct ah_trainer *t, int64_t step, double *grad_norm, struct ah_error *err);
-/* Gives all ranks the verdict of rank 0. */
+/* Sends the verdict of rank 0 to all ranks. */
 int ah_ranks_agree(struct ah_trainer *t, struct ranks_verdict *verdict, struct ah_error *err);
 
-/* Orders from rank 0 to all other ranks. */
+/* The orders that rank 0 gives to all other ranks. */
 enum ranks_order_kind {
     RANKS_RUN,
     RANKS_EVALUATE,
@@ -108,7 +111,7 @@ enum ranks_order_kind {
     RANKS_WRITE,
     RANKS_MEASURED,
     RANKS_RECORDED,
-    RANKS_MEET, /* these five are for together.c: a note follows the order, and a report answers it */
+    RANKS_MEET, /* the five from here on are for together.c: a note follows the order, and a report answers it */
     RANKS_FILL,
     RANKS_SAME,
     RANKS_LOAD,
@@ -122,13 +125,13 @@ struct ranks_order {
     struct ah_weights_piece piece;
 };
 int ah_ranks_order(struct ah_trainer *t, const struct ranks_order *order, struct ah_error *err);
-/* Orders a read at the piece's owner, or a write at every rank but 0 that holds it, and moves the values. */
+/* Order the owner of the piece to read, or every other rank that holds the piece to write, and move the values. */
 int ah_ranks_read_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
                         const struct ah_weights_piece *piece, float *ret_values, struct ah_error *err);
 int ah_ranks_write_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
                          const struct ah_weights_piece *piece, const float *values, struct ah_error *err);
 
-/* measured.c, for ranks but 0: runs as ordered and reports to the tally; answers RANKS_MEASURED. */
+/* measured.c, for ranks other than 0: run as ordered and report to the tally; answer RANKS_MEASURED. */
 int ah_ranks_run(struct ah_trainer *t, uint64_t steps, struct ah_error *err);
 int ah_ranks_tell_measured(struct ah_trainer *t, struct ah_error *err);
 /* recorded.c: answers RANKS_RECORDED. */
@@ -138,10 +141,10 @@ int ah_ranks_tell_recorded(struct ah_trainer *t, struct ah_error *err);
 bool ah_ranks_other_waits(const void *context, char *ret_text, size_t room);
 uint64_t ah_ranks_pulse(const void *context);
 
-/* Called by the device when an op of this rank failed, and thus all messages after it. `context` is the trainer. */
+/* Tells other ranks that an op of this rank failed, and with it all later messages. `context` is the trainer. */
 void ah_ranks_failed(void *context, const struct ah_error *why);
 
-/* After a failure of this rank: makes the others end, too. Returns the world's first failure; `err` names its rank. */
+/* Ends the run on all ranks after this rank failed. Returns the world's first failure; `err` names its rank. */
 int ah_ranks_fail(struct ah_trainer *t, int rc, struct ah_error *err);
 
 #endif

@@ -6,7 +6,7 @@
  *     constant            lr
  *     cosine              lr (floor + (1 - floor) (1 + cos(pi (t - warmup_steps) / (steps - warmup_steps))) / 2)
  *
- * so that the first step has lr / warmup_steps, step warmup_steps has lr, and the last step and all after it floor lr.
+ * So step 1 has lr / warmup_steps, step warmup_steps has lr, and the last step and all later ones have floor lr.
  */
 #ifndef AH_RUNTIME_TRAIN_RATE_H
 #define AH_RUNTIME_TRAIN_RATE_H
@@ -18,9 +18,9 @@ enum ah_rate_schedule { AH_RATE_CONSTANT, AH_RATE_COSINE };
 struct ah_rate {
     enum ah_rate_schedule schedule;
     double lr;
-    double floor; /* cosine: the last step's share of lr */
+    double floor; /* cosine: rate of the last step, as a fraction of lr */
     uint64_t warmup_steps;
-    uint64_t steps; /* cosine: steps of the whole run */
+    uint64_t steps; /* cosine: number of steps of the whole run */
 };
 
 double ah_rate_at(const struct ah_rate *rate, uint64_t step);

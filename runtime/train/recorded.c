@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recorded: each rank saves spans of its ops in memory, and rank 0 collects them.
+ * Recorded: each rank saves the spans of its ops in memory, and rank 0 collects them.
  *
- * 1. Recording starts one round before the first step, because early ops of a step belong to the round before it.
+ * 1. Recording starts one round before the first step, because early ops of a step run in the previous round.
  * 2. Every rank but 0 exchanges messages for the clocks (clocks.h), then sends its counts, then its spans in pieces.
  */
 #include "runtime/train/recorded.h"

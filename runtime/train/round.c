@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Round: submits items one by one, each after everything that it waits for, so that every wait has a ticket.
- * Lanes keep their frozen orders. Copies and the host advance as far as they can before compute does, so no op waits
- * for a later op of its own lane.
+ * Round: submits items one by one. An item is submitted after all items it waits for, so every wait has a ticket. Lanes
+ * keep their frozen orders. Copies and the host advance as far as they can before compute does, so no op waits for a
+ * later op of its own lane.
  *
  * 1. A round has the items of the step's iteration that are not early, and the early items of the next iteration.
- * 2. ROUND_BEFORE and ROUND_OPENING have no updates, since no gradients exist yet. They have the first step's fetches
- *    that belong to the iteration before it. ROUND_CLOSING has updates of the next iteration, but no fetches for it.
- * 3. A micro-batch is loaded as soon as one of the two slots has no more readers: when compute enters the other slot.
- * 4. A step's header is copied to the device after the head of the previous step. By then, the updates of the step
- *    before are done. The header is copied a second time when the norm has put the clipping factor into it.
- * 5. In a pipeline, sends have a lane of their own, and compute waits until they are done. A receive is submitted with
- *    the item at whose position its memory is free (ranks.h).
+ * 2. ROUND_BEFORE and ROUND_OPENING have no updates, since no gradients exist yet. They have the first step's fetches,
+ *    if these belong to the iteration before. ROUND_CLOSING has the next iteration's updates, but not its fetches.
+ * 3. A micro-batch is loaded when one of the two slots has no more readers: when compute enters the other slot.
+ * 4. A step's header is copied to the device after the head of the previous step, when no update needs the header
+ *    before it. It is copied a second time when the norm has put the clipping factor into it.
+ * 5. In a pipeline, sends have a separate lane, and compute waits until they are done. A receive is submitted with the
+ *    item at which its memory is free (ranks.h).
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -32,7 +32,7 @@ static void mark_item(struct ah_trainer *t, uint32_t item, int64_t step, uint32_
     t->items[item].lane[(uint64_t)step % STEPS_MARKED] = (uint8_t)lane;
 }
 
-/* Collects the item's waits on these lanes. False: one of them is for an item that is not submitted yet. */
+/* Adds the item's waits for items of these lanes. Returns false if one of those items is not submitted yet. */
 static bool collect_waits_of(const struct ah_trainer *t, uint32_t item, int64_t step, uint32_t lanes,
                              struct waits *waits)
 {
@@ -45,7 +45,7 @@ static bool collect_waits_of(const struct ah_trainer *t, uint32_t item, int64_t 
         if (!(lanes >> t->graph.items[from].lane & 1))
             continue;
         if (of < 0 && !(of == -1 && t->graph.items[from].wraps))
-            continue; /* before the first step */
+            continue; /* the wait is for an iteration before the first step */
         if (state->step[slot] != of)
             return false;
         waits_add(waits, state->lane[slot], state->ticket[slot]);
@@ -85,7 +85,7 @@ static bool ready(const struct ah_trainer *t, uint32_t item, int64_t step, struc
            ah_shares_ready(t, item, step, waits);
 }
 
-/* Takes ring slots before the item is submitted. */
+/* Takes the slots that the item takes, before it is submitted. */
 static void take_slots(struct ah_trainer *t, uint32_t item)
 {
     const struct ah_graph_item *it = &t->graph.items[item];
@@ -168,13 +168,13 @@ static bool is_head(const struct ah_trainer *t, const struct ah_plan_op *op)
     return op->op == AH_PLAN_FORWARD && ah_job_is_head(&t->job, op->block);
 }
 
-/* True if the op reads the scale of the loss, or the scalars of AdamW. */
+/* True if the op reads the header: the scale of the loss, or the scalars of AdamW. */
 static bool reads_header(const struct ah_trainer *t, const struct ah_plan_op *op)
 {
     return op->op == AH_PLAN_DEVICE_ADAM || (is_pass(op) && ah_job_is_head(&t->job, op->block));
 }
 
-/* Returns the device lane of an item. Sends are in compute's order, but have their own lane. */
+/* Returns the device lane of an item. Sends are in the order of compute, but have a separate lane. */
 static uint32_t lane_of(const struct ah_trainer *t, uint32_t item)
 {
     static const uint32_t lanes[] = {[AH_PLAN_LANE_COMPUTE] = AH_LANE_COMPUTE,
@@ -205,7 +205,7 @@ int ah_round_receive(struct ah_trainer *t, enum ah_channel channel, uint64_t mic
     return ah_queue_ops(t, &ops, waits, &still, &t->ranks.received[channel][micro_batch], err);
 }
 
-/* Submits receives for the channel's messages of this run, up to but not including number `end`. */
+/* Submits receives of the channel's messages, counted over this run, up to but not including number `end`. */
 static int receive_up_to(struct ah_trainer *t, enum ah_channel channel, uint64_t end,
                          const struct waits *waits, struct ah_error *err)
 {
@@ -216,8 +216,8 @@ static int receive_up_to(struct ah_trainer *t, enum ah_channel channel, uint64_t
     return rc;
 }
 
-/* Receives as soon as memory is free. The position's item may be an update of the previous step, which the last round
- * runs without a next step; then receives are submitted with the item after it. */
+/* Submits receives as soon as their memory is free, but not with an update of the previous step: the last round runs
+ * such updates without a next step. Then they are submitted with the item after it. */
 static int receive_early(struct ah_trainer *t, enum ah_channel channel, uint32_t position, int64_t step,
                          const struct waits *free, struct waits *waits, struct ah_error *err)
 {
@@ -244,7 +244,7 @@ void ah_round_after_messages(const struct ah_trainer *t, struct waits *waits)
     waits_add(waits, AH_LANE_SEND, t->ranks.sent);
 }
 
-/* If messages take turns: receives when the message is needed, unless it moves with the send before it. */
+/* If messages take turns, submits a message's receive where it is needed, unless it moves with the previous send. */
 static int take_turn(struct ah_trainer *t, enum ah_channel channel, uint32_t position,
                      const struct waits *free, struct waits *waits, struct ah_error *err)
 {
@@ -260,7 +260,7 @@ static int take_turn(struct ah_trainer *t, enum ah_channel channel, uint32_t pos
     return rc;
 }
 
-/* Messages that no position of the step needs are received after its last one. */
+/* Receives the messages that no position of the step needs, after its last position. */
 static int take_rest(struct ah_trainer *t, struct ah_error *err)
 {
     struct waits waits = {{0}};
@@ -277,8 +277,8 @@ static int take_rest(struct ah_trainer *t, struct ah_error *err)
     return rc;
 }
 
-/* Rule 5. A receive waits for what the item at its position waits for, and for all compute before it, which may still
- * read the same memory. Then the item itself waits for what it needs. */
+/* Submits the receives of a position (rule 5). They wait for all that the item waits for, and for all compute before
+ * it, which may still read the same memory. Then adds the item's own waits for messages. */
 static int before_position(struct ah_trainer *t, uint32_t position, int64_t step, struct waits *waits,
                            struct ah_error *err)
 {
@@ -301,7 +301,7 @@ static int before_position(struct ah_trainer *t, uint32_t position, int64_t step
     return rc;
 }
 
-/* Submits the ops that a compute item needs but no plan mentions, and adds its waits. */
+/* Submits the ops that no plan mentions but a compute item needs, and adds waits for them. */
 static int before_item(struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits,
                        struct move_indices *moves, struct ah_error *err)
 {
@@ -334,7 +334,7 @@ static int before_item(struct ah_trainer *t, uint32_t item, int64_t step, struct
     return rc;
 }
 
-/* Rule 3: when a micro-batch is read for the first time, the other slot has no more readers. */
+/* Loads the next micro-batch when the current one is first read: the other slot has no more readers (rule 3). */
 static int load_ahead(struct ah_trainer *t, uint32_t position, int64_t step, struct ah_error *err)
 {
     uint32_t next = t->next_data[position], slot;
@@ -369,7 +369,7 @@ static int after_item(struct ah_trainer *t, uint32_t item, int64_t step, uint64_
     if (is_head(t, op) && op->micro_batch + 1 == t->job.training.micro_batches)
         rc = copy_loss(t, step, ticket, err);
     if (!rc && item == t->graph.head && step + 1 <= t->filled) {
-        /* Does not wait for this item: that would hold up the lane's other fetches. */
+        /* Does not wait for this item, which would delay the lane's other fetches. */
         waits_add(&waits, AH_LANE_COMPUTE, t->header_used[(step + 1) & 1]);
         rc = ah_round_header(t, step + 1, &waits, &t->header_loaded[(step + 1) & 1], err);
     }
@@ -430,7 +430,7 @@ void ah_round_count(struct ah_trainer *t, int64_t round)
     t->counted = &t->staged[(uint64_t)(round < 0 ? 0 : round) % AH_STEPS_STAGED];
 }
 
-/* Submits the next item of a lane if it is ready; `ret_done` says whether it was. */
+/* Submits the next item of a lane if it is ready. Sets `ret_done` to whether it was. */
 static int advance_lane(struct ah_trainer *t, size_t lane, int64_t round, enum round_part part,
                         bool *ret_done, struct ah_error *err)
 {
@@ -448,7 +448,7 @@ static int advance_lane(struct ah_trainer *t, size_t lane, int64_t round, enum r
         return AH_OK;
     *ret_done = true;
     t->cursor[lane]++;
-    /* Instead of a compute op that is left out, an item waits for the ops before it, which still use the memory. */
+    /* If a compute op is left out, items that wait for it wait for the ops before it, which still use the memory. */
     ticket = lane == AH_PLAN_LANE_COMPUTE ? t->queue.last[AH_LANE_COMPUTE] : 0;
     const uint32_t of_ticket = out && lane == AH_PLAN_LANE_COMPUTE ? AH_LANE_COMPUTE : lane_of(t, item);
     int rc = out ? AH_OK : submit_item(t, item, step, &waits, &ticket, err);

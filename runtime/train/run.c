@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run: does steps one after another without a drain between them.
+ * Run: does steps one after another, without a drain between them.
  *
  * Round k is submitted when round k - 2 is done, so that a whole round is always queued. Before that, batch and header
- * of step k + 2 are staged, since its rows may be gathered in step k + 1. The staging has four slots: step k + 2 takes
- * that of step k - 2, whose record has been reported by then.
+ * of step k + 2 are staged, since the step's rows may be gathered in step k + 1. The staging has four slots. Step k + 2
+ * uses the slot of step k - 2, whose record has been reported by then.
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -53,7 +53,7 @@ static void *staged_array(const struct ah_trainer *t, int64_t step, uint64_t mic
     return ah_device_pointer(t->device, ref);
 }
 
-/* Fills in this pipeline's m-th micro-batch, starting at `cursor`; adds its loss-bearing tokens to `bearing`. */
+/* Fills in micro-batch m of this pipeline from `cursor` on. Adds its loss-bearing tokens to `bearing`. */
 static int fill_micro_batch(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
                             uint64_t m, uint64_t *bearing, struct ah_error *err)
 {
@@ -70,7 +70,7 @@ static int fill_micro_batch(struct ah_trainer *t, struct ah_batches *batches, ui
     return rc;
 }
 
-/* Micro-batches of other pipelines are only counted; they use the slot that our first micro-batch overwrites. */
+/* Stages a batch. Other pipelines' micro-batches are only counted, in a slot that is overwritten afterwards. */
 int ah_run_stage(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
                  uint64_t *ret_bearing, struct ah_error *err)
 {
@@ -137,7 +137,7 @@ static void tell_op(const struct run *run, uint32_t lane, const struct ah_span *
         run->observer->op(run->observer->context, &record);
 }
 
-/* Adds up how long a lane worked: in the round to be reported next, whose last op has ticket `end`, and after it. */
+/* Adds up the time a lane worked: in the round to be reported next, which ends with ticket `end`, and after it. */
 static void read_lane(struct run *run, uint32_t lane, uint64_t end)
 {
     struct ah_trainer *t = run->t;
@@ -155,7 +155,7 @@ static void read_lane(struct run *run, uint32_t lane, uint64_t end)
         }
 }
 
-/* Reads the spans of a round. Returns when its last op was done. */
+/* Reads the spans of a round. Returns the time at which its last op was done. */
 static uint64_t read_spans(struct run *run, const uint64_t end[])
 {
     struct ah_trainer *t = run->t;
@@ -247,7 +247,7 @@ static int submit_round(struct run *run, int64_t step, bool last)
     return rc;
 }
 
-/* Kinds of ops that exist once per micro-batch. */
+/* Kinds of ops that exist for each micro-batch. */
 static const uint32_t of_micro_batches = 1u << AH_PLAN_FORWARD | 1u << AH_PLAN_BACKWARD |
                                          1u << AH_PLAN_SEND_GRADIENTS | 1u << AH_PLAN_ACCUMULATE |
                                          1u << AH_PLAN_SEND_OUTPUT | 1u << AH_PLAN_SEND_INPUT_GRADIENT;
@@ -282,8 +282,8 @@ void ah_run_place(const struct ah_trainer *t, struct ah_error *err)
                     __atomic_load_n(&t->reported_step, __ATOMIC_RELAXED));
 }
 
-/* Another rank or the data may have ended the run while the device was about to fail; only a wait shows whether the
- * device has failed. */
+/* Adds to the error where the device failed, if it did. The run may have ended for another reason while the device was
+ * failing, so only a wait shows a failure of the device. */
 static int place_failure(const struct run *run, int rc)
 {
     const struct ah_trainer *t = run->t;
@@ -315,7 +315,7 @@ int ah_trainer_run(struct ah_trainer *t, uint64_t steps, const struct ah_observe
     while (run.reported_step < done && !rc)
         rc = report_step(&run);
     rc = place_failure(&run, rc);
-    rc = ah_ranks_fail(t, rc, err); /* before the drain: lanes may wait for other ranks */
+    rc = ah_ranks_fail(t, rc, err); /* comes before the drain, because lanes may wait for other ranks */
     int drained = ah_device_drain(t->device, rc ? NULL : err);
     t->ranks.trains_now = false;
     t->steps = run.before + run.reported_step;

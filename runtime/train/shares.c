@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shares: when gradients are added up over pipelines (bind_shares.c says how), and which ops wait for the sums.
+ * Shares: decides when gradients are added up over pipelines (bind_shares.c), and which ops wait for the sums.
  *
  * INVARIANTS
- * 1. All ranks add up shares in the plan's order, on a separate lane. So the first unfinished share can always
- *    continue: no rank that it needs waits for a later share.
- * 2. A share waits for the last gradients of its blocks. These wait for no total of the same step: updates come after
- *    all passes. An op that updates a block or sends its sum waits for its share; the norm waits for all.
+ * 1. All ranks add up shares in the plan's order, on a separate lane. So no rank of the first unfinished share waits
+ *    for a later share, and it can always continue.
+ * 2. A share waits for the last gradients of its blocks. None of these waits for a total of the same step: updates come
+ *    after all passes. An op that updates a block or sends its sum waits for its share; the norm waits for all.
  * 3. In a world whose messages take turns, sums come after all passes, and the next step comes after the sums.
  */
 #include "runtime/train/trainer_internal.h"
@@ -28,7 +28,7 @@ static bool is_last_tile(const struct ah_trainer *t, uint32_t item)
     return t->graph.items[item].tile + 1 == op_at(t, item)->tiles;
 }
 
-/* True if a block's sum is complete after this item. */
+/* True if the item completes a block's sum on this rank. */
 static bool makes(const struct ah_trainer *t, uint32_t item, uint64_t block)
 {
     const struct ah_plan_op *op = op_at(t, item);
@@ -39,7 +39,7 @@ static bool makes(const struct ah_trainer *t, uint32_t item, uint64_t block)
     return op->op == (ah_job_is_head(&t->job, block) ? AH_PLAN_FORWARD : AH_PLAN_BACKWARD);
 }
 
-/* True if the item reads a block's total. */
+/* True if the item reads the total of its block. */
 static bool reads(const struct ah_trainer *t, uint32_t item)
 {
     const struct ah_plan_op *op = op_at(t, item);
@@ -66,7 +66,7 @@ static bool reads(const struct ah_trainer *t, uint32_t item)
     return false;
 }
 
-/* True if a share covers the block. A tied share covers the embedding, and the head if that has a copy of the table. */
+/* True if the block is part of a share. A tied share has the embedding, and the head if it has a copy of the table. */
 static bool has_block(const struct ah_trainer *t, const struct ah_trainer_share *share, uint64_t block)
 {
     const uint64_t at = t->job.part.first_block + block;
@@ -75,7 +75,7 @@ static bool has_block(const struct ah_trainer *t, const struct ah_trainer_share 
     return at >= share->first_block && at - share->first_block < share->blocks;
 }
 
-/* If messages take turns: true for the rank's last pass or message, for which a share waits, too. */
+/* True for the rank's last pass or message if messages take turns. Every share then waits for that item. */
 static bool is_last_pass(const struct ah_trainer *t, uint32_t item)
 {
     return !ah_comm_independent(t->options.rank->comm) && item == t->ranks.last_pass;
@@ -122,7 +122,7 @@ bool ah_trainer_shares(const struct ah_trainer_rank *rank, const struct ah_train
     return i < n;
 }
 
-/* Returns the most pieces of other ranks that are here at a time: one from each other member for each member here. */
+/* Returns the largest number of received pieces at a time: for each member here, one from each member elsewhere. */
 static uint32_t parts_at_once(const struct ah_trainer_rank *rank)
 {
     uint32_t most = 0;
@@ -202,7 +202,7 @@ int ah_shares_advance(struct ah_trainer *t, int64_t round, enum round_part part,
     return AH_OK;
 }
 
-/* If messages take turns: true for a compute item of the next step, which comes after the sums. */
+/* True for a compute item of the next step if messages take turns. Such an item comes after the sums. */
 static bool comes_behind(const struct ah_trainer *t, uint32_t item)
 {
     return !ah_comm_independent(t->options.rank->comm) && item < t->graph.positions &&

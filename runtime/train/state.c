@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * State: reads and writes weights and moments at drained points, by the elements of a tensor. Vectors on the device
- * pass through the bounce buffer; vectors of other ranks pass through rank 0's channels.
+ * State: reads and writes ranges of a tensor's weights and moments at drained points. Vectors on the device pass
+ * through the bounce buffer. Vectors of other ranks pass through the channels of rank 0.
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -52,7 +52,7 @@ int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct
     return pass_bounce_buffer(t, to, bytes, true, err);
 }
 
-/* Returns the element `at` after `ref`, and where the host can access it: in host memory or the bounce buffer. */
+/* Returns the operand `at` elements after `ref`, and where the host sees it: in host memory or the bounce buffer. */
 static struct ah_ref part_of(const struct ah_trainer *t, struct ah_ref ref, uint64_t at, void **ret_here)
 {
     ref.offset_bytes += at * ah_dtype_bytes((enum ah_dtype)ref.dtype);
@@ -60,7 +60,7 @@ static struct ah_ref part_of(const struct ah_trainer *t, struct ah_ref ref, uint
     return ref;
 }
 
-/* Returns how many of the remaining elements fit into the bounce buffer. */
+/* Returns how many of the `left` elements fit into the bounce buffer. */
 static uint64_t some_of(uint64_t left)
 {
     const uint64_t most = AH_BOUNCE_BYTES / sizeof(float);
@@ -156,7 +156,7 @@ static int store_piece(struct ah_trainer *t, const struct ah_vector *vector,
     return write_numbers(t, ref_in(vector, tensor, piece->first), piece->n, values, err);
 }
 
-/* Returns the head's block, if the head has a copy of the table that contains the piece; else NULL. */
+/* Returns the head's block if the head has a copy of the table and the piece is part of the table; else NULL. */
 static const struct ah_addresses_block *copy_of(const struct ah_trainer *t,
                                                 const struct ah_weights_piece *piece)
 {

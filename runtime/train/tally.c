@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tally: keeps sums for the steps under way, and a window of finished steps.
+ * Tally: keeps sums of the steps in progress, and a window of finished steps.
  *
- * 1. An op counts for the step in whose round it was submitted. Ops of the next round may be reported before that
- *    step; so sums are kept for a few steps, by number.
- * 2. A row of the window is a value, a column a step; the oldest column is overwritten. Steps that follow a drain are
- *    only kept until there are other steps.
+ * 1. An op counts for the step in whose round it was submitted. Ops of the next round may be reported before this step
+ *    ends, so sums are kept for a few steps, by number.
+ * 2. A row of the window is a value, and a column is a step; the oldest column is overwritten. Steps that follow a
+ *    drain are dropped once there are other steps.
  */
 #include "runtime/train/tally_internal.h"
 
@@ -19,8 +19,8 @@ _Static_assert((int)AH_LANE_COMPUTE == (int)AH_PLAN_LANE_COMPUTE &&
                    (int)AH_LANE_HOST == (int)AH_PLAN_LANE_HOST,
                "lanes of plans are those of devices");
 
-/* The rows of the window: the step, exposed times, parts; then the iteration as a rank's compute sees it, its waits,
- * and how long each lane of the device works. */
+/* The rows of the window: step, exposed times, parts; then, for a rank, the iteration as its compute sees it, its
+ * waits, and the time for which each device lane works. */
 enum { ROW_STEP, ROW_EXPOSED, ROW_PARTS = ROW_EXPOSED + TALLY_EXPOSED };
 enum { ROW_ITERATION = ROW_PARTS + AH_RUNLOG_OPS * TALLY_LANES, ROW_COMPUTE, ROW_WAITS };
 enum { ROW_BUSY = ROW_WAITS + TALLY_WAITS, ROWS = ROW_BUSY + AH_DEVICE_LANES_ALL };
@@ -36,7 +36,7 @@ struct ah_tally {
     const struct ah_plan *plan;
     struct ah_arena arena;
     struct tally_waits waits;
-    double *sums[TALLY_KEPT]; /* by step: a value for each row; in the arena */
+    double *sums[TALLY_KEPT]; /* by step: a value for each row, in the arena */
     struct window steps;
     double *sorted;     /* AH_RUNLOG_MEDIAN_STEPS; in the arena */
     uint64_t before_ns; /* end of the previous step */
@@ -125,7 +125,7 @@ static void put_column(struct window *window, const double *values)
     window->n += window->n < window->room;
 }
 
-/* True if the step is to be kept. Cold steps are kept only until there is a warm step. */
+/* True if the step is to be kept. Steps after a drain are kept only until there is another step. */
 static bool make_room(struct ah_tally *tally)
 {
     bool first = !tally->steps.n;
@@ -228,8 +228,8 @@ int ah_tally_end(struct ah_tally *tally, struct ah_arena *arena, struct ah_runlo
 
 /* ---- means ---- */
 
-/* Mean over the steps whose iterations are in neither the shortest nor the longest quarter. So parts still add up, as
- * in a single step, and a few disturbed steps do not count. */
+/* Returns a mean over the steps whose iterations are in neither the shortest nor the longest quarter. So a few
+ * disturbed steps do not count, but parts still add up as in a single step. */
 static double mean_of_middle(const struct ah_tally *tally, size_t row, double least_us, double most_us)
 {
     const struct window *steps = &tally->steps;

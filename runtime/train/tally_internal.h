@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the tally share.
+ * Shared by the files of the tally.
  *
  *     tally.c          sums of steps, their window, medians
  *     tally_waits.c    what compute waited for
@@ -16,23 +16,24 @@
 
 enum {
     TALLY_LANES = AH_GRAPH_LANES,
-    TALLY_EXPOSED = TALLY_LANES - 1,   /* lanes but compute, starting with AH_PLAN_LANE_H2D */
-    TALLY_WAITS = AH_DEVICE_LANES_ALL, /* waits for: device lanes but compute (number less 1), the gate */
-    TALLY_GATE = AH_DEVICE_LANES_ALL,  /* counted as if it were a lane */
-    TALLY_KEPT = 4, /* instances kept of each item; more than the steps that can be under way */
+    TALLY_EXPOSED = TALLY_LANES - 1, /* lanes except compute, starting with AH_PLAN_LANE_H2D */
+    /* possible waits: for device lanes except compute (lane - 1), and for the gate */
+    TALLY_WAITS = AH_DEVICE_LANES_ALL,
+    TALLY_GATE = AH_DEVICE_LANES_ALL, /* the gate, counted like a lane */
+    TALLY_KEPT = 4, /* number of instances kept of each item; more than there are steps in progress */
     TALLY_DATA_KEPT = 64,
     TALLY_SUMS_KEPT = 256
 };
 
 /* An instance of an item, from its first primitive op to its last one. */
 struct tally_done {
-    uint64_t iteration; /* number of its step; 0: empty */
+    uint64_t iteration; /* number of its step; 0: no instance */
     uint64_t from_ns;   /* end of the previous op in its lane */
     uint64_t start_ns, end_ns;
-    uint64_t take; /* number of slots that its ring had given out before this one */
+    uint64_t take; /* number of slots that its ring gave out before this one */
 };
 
-/* An item that gave back a slot of a ring; kept in order, in a circular list. */
+/* An item that gave back a slot of a ring. A circular list keeps these items in order. */
 struct tally_given {
     uint32_t item;
     uint64_t iteration;
@@ -48,14 +49,15 @@ struct tally_data {
     uint64_t start_ns, end_ns;
 };
 
-/* For a rank's plan: messages and sums from other ranks. */
+/* For a rank's plan: messages from other ranks, and sums with them. */
 struct tally_others {
     bool any;
     struct ah_messages messages;
-    uint64_t *arrived_ns[AH_CHANNELS]; /* TALLY_KEPT times per micro-batch; NULL: nothing arrives here */
-    uint64_t *arrived[AH_CHANNELS];    /* by micro-batch: number of messages since the beginning */
-    uint64_t first_step;               /* first step of this call of run; 0: none was done yet */
-    struct tally_data *sums;           /* circular, the last TALLY_SUMS_KEPT */
+    /* by micro-batch, the last TALLY_KEPT times of arrival; NULL: nothing arrives on this channel */
+    uint64_t *arrived_ns[AH_CHANNELS];
+    uint64_t *arrived[AH_CHANNELS]; /* by micro-batch: number of arrivals so far */
+    uint64_t first_step;            /* first step of this call of run; 0: no step is done yet */
+    struct tally_data *sums;        /* circular list of the last TALLY_SUMS_KEPT spans */
     uint64_t n_sums;
 };
 
@@ -67,9 +69,9 @@ struct tally_waits {
     struct tally_ring rings[AH_GRAPH_RINGS];
     struct tally_data data[TALLY_LANES][TALLY_DATA_KEPT]; /* circular lists */
     uint64_t n_data[TALLY_LANES];
-    uint32_t current[AH_DEVICE_LANES_ALL]; /* item that the lane runs; AH_GRAPH_NONE: none */
+    uint32_t current[AH_DEVICE_LANES_ALL]; /* by lane: the running item; AH_GRAPH_NONE: none */
     uint64_t current_step[AH_DEVICE_LANES_ALL];
-    uint64_t end_ns[AH_DEVICE_LANES_ALL]; /* end of the last op that was reported */
+    uint64_t end_ns[AH_DEVICE_LANES_ALL]; /* by lane: the end of the last reported op */
 };
 
 int ah_tally_waits_init(struct tally_waits *waits, const struct ah_plan *plan, struct ah_arena *arena,
@@ -77,10 +79,10 @@ int ah_tally_waits_init(struct tally_waits *waits, const struct ah_plan *plan, s
 void ah_tally_waits_begin(struct tally_waits *waits);
 void ah_tally_waits_op(struct tally_waits *waits, const struct ah_op_record *record);
 
-/* Computes how long compute waited for each other lane in this step's round, whose ops have all been reported. */
+/* Computes how long compute waited for each other lane in the round of `step`. All its ops must have been reported. */
 void ah_tally_waits_exposed(const struct tally_waits *waits, uint64_t step, double ret_us[TALLY_EXPOSED]);
 
-/* Iteration `step` as the rank's compute sees it, from the end of the previous. Work and waits do not overlap. */
+/* Iteration `step` as the rank's compute sees it, from the end of the previous one. Work and waits do not overlap. */
 struct tally_iteration {
     double us, compute_us;
     double waits_us[TALLY_WAITS];
@@ -91,10 +93,10 @@ void ah_tally_waits_iteration(const struct tally_waits *waits, uint64_t step,
 /* tally_others.c; only if there are other ranks. */
 int ah_tally_others_init(struct tally_waits *waits, struct ah_arena *arena, struct ah_error *err);
 void ah_tally_others_begin(struct tally_waits *waits);
-/* Notes an op on a lane of messages that no plan mentions. */
+/* Records an op that no plan mentions, on a lane of messages. */
 void ah_tally_others_op(struct tally_waits *waits, const struct ah_op_record *record);
-/* Both charge idle time of compute. `sent` charges it to sends before the item and returns their end. `blame` charges
- * it to sums and to the message that the item needs, if they end after `after_ns`; returns where the rest ends. */
+/* Charge idle time of compute. `sent` charges sends before the item, and returns their end. `blame` charges sums and
+ * the needed message, if they end after `after_ns`, and returns the end of the rest. */
 uint64_t ah_tally_others_sent(const struct tally_waits *waits, uint32_t item, const struct tally_done *done,
                               double us[TALLY_WAITS]);
 uint64_t ah_tally_others_blame(const struct tally_waits *waits, uint32_t item, uint64_t iteration,
@@ -104,11 +106,11 @@ bool ah_tally_others_sends(const struct tally_waits *waits, uint32_t item);
 /* Returns an instance of an item; NULL if it is no longer kept. */
 const struct tally_done *ah_tally_waits_done(const struct tally_waits *waits, uint32_t item,
                                              uint64_t iteration);
-/* Charges the part of [began, to] after `from` to a device lane or the gate; returns where the rest ends. */
+/* Charges what of [began_ns, to_ns] is after `from_ns` to a device lane or the gate. Returns the end of the rest. */
 uint64_t ah_tally_waits_charge(double us[TALLY_WAITS], size_t lane, uint64_t from_ns, uint64_t began_ns,
                                uint64_t to_ns);
 
-/* Lists the parts whose time is above 0, by lane, the longest first. */
+/* Lists the parts whose time is above 0, by lane, and within a lane the longest first. */
 int ah_tally_parts(double us[AH_RUNLOG_OPS][TALLY_LANES], struct ah_arena *arena,
                    struct ah_runlog_part **ret_parts, size_t *ret_n, struct ah_error *err);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Why a rank's compute waits for other ranks, in addition to the waits of its plan:
+ * Finds why compute of a rank waits for other ranks, in addition to the waits of the plan:
  *
- * 1. SENDS. They are in the order of compute but run on a lane of their own; compute waits until they are done.
- * 2. MESSAGES. An item that needs a message begins when that has arrived. The neighbour is only charged for time after
- *    the sends in which the item waited for nothing on its own rank, however long the receive took.
+ * 1. SENDS are in the order of compute but run on a separate lane; compute waits until they are done.
+ * 2. MESSAGES. An item that needs a message begins when the message has arrived. The neighbour is charged only for time
+ *    after the sends in which the item waited for nothing on this rank, however long the receive took.
  * 3. SUMS. An item that reads a total waits for the lane of sums, which does one share after another. With several
- *    pipelines, updates come after all passes, so the item waited for the share that ended last.
- * 4. THE GATE is the norm's item, starting when this rank's own part was ready (tally_waits.c).
+ *    pipelines, updates come after all passes, so the item waited for the last share to end.
+ * 4. THE GATE is the item of the norm; its time starts when this rank's own part was ready (tally_waits.c).
  */
 #include "runtime/train/tally_internal.h"
 
@@ -51,7 +51,7 @@ void ah_tally_others_begin(struct tally_waits *waits)
 
 /* ---- records ---- */
 
-/* A share has very many messages. Messages with a shorter gap between them count as one span of sums. */
+/* A share has very many messages. Messages less than this apart count as one span of sums. */
 enum { SUMS_GAP_NS = 50000 };
 
 static void hear_sum(struct tally_others *others, const struct ah_op_record *record)
@@ -106,7 +106,7 @@ uint64_t ah_tally_others_sent(const struct tally_waits *waits, uint32_t item, co
     return end_ns;
 }
 
-/* Returns when the message that an item needs arrived; 0: it needs none, or the time is unknown. */
+/* Returns the time at which the message that an item needs arrived; 0 if it needs none, or the time is unknown. */
 static uint64_t arrival_of(const struct tally_waits *waits, uint32_t item, uint64_t iteration,
                            enum ah_channel channel)
 {
@@ -129,14 +129,14 @@ static bool reads_totals(const struct tally_waits *waits, uint32_t item)
            kind == AH_PLAN_SEND_GRADIENTS;
 }
 
-/* Charges shares one by one, back to a time when none was under way. */
+/* Charges spans of sums from the latest back, until one ended before `after_ns`. */
 static uint64_t blame_sums(const struct tally_waits *waits, uint64_t from_ns, uint64_t after_ns,
                            uint64_t to_ns, double us[TALLY_WAITS])
 {
     const struct tally_others *others = &waits->others;
     for (uint64_t k = 0; k < others->n_sums && k < TALLY_SUMS_KEPT; k++) {
         const struct tally_data *sum = &others->sums[(others->n_sums - 1 - k) % TALLY_SUMS_KEPT];
-        if (sum->end_ns > to_ns) /* a later item waited for it */
+        if (sum->end_ns > to_ns) /* a later item waited for this span */
             continue;
         if (sum->end_ns <= after_ns)
             break;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Computes the plan's prediction for a step, as in a run log. Parts come from a steady iteration on the virtual clock,
- * where lanes slow each other down; so parts add up to the plan's lane times.
+ * Computes the plan's prediction for a step, as in a run log. Parts come from a steady iteration on the virtual clock.
+ * Lanes slow each other down there, so parts add up to the lane times of the plan.
  */
 #include "runtime/train/tally_internal.h"
 

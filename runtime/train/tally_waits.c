@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What compute waited for: the measured counterpart of `blame` in runtime/schedule/dispatch.c.
+ * Finds the lanes for which compute waited: the measured counterpart of `blame` in runtime/schedule/dispatch.c.
  *
- * 1. The last few instances of every item are kept, by iteration. An instance waited for whichever of these ended last:
- *    the instances that the plan makes it wait for; if it takes a slot, the instance that gave the slot back (with n
- *    slots, take k waits for give k - n); for compute and the norm, also ops that no plan mentions.
- * 2. The wait [from, start] of a compute item is charged backwards: to the lane of the item that it waited for, since
- *    that item could begin; then to the lane that held that item up, and so on, until `from` or compute.
+ * 1. The last few instances of every item are kept, by iteration. An instance waited for the one of these that ended
+ *    last: an instance it waits for in the plan; if it takes a slot, the instance that gave the slot back (with n
+ *    slots, take k waits for give k - n); for compute and the norm, an op that no plan mentions.
+ * 2. The wait [from, start] of a compute item is charged backwards. The lane of the item it waited for is charged for
+ *    the time since that item could begin, then the lane that delayed that item, and so on, until `from` or compute.
  * 3. The first round of a run has two instances of early items; only the later instance is kept.
  */
 #include "runtime/train/tally_internal.h"
@@ -133,7 +133,7 @@ static void keep_later(const struct tally_waits *waits, struct instance *latest,
         *latest = (struct instance){item, iteration, done->end_ns};
 }
 
-/* Returns the instance that ended last of those that this instance waited for; end_ns 0: none is known. */
+/* Returns the last-ended instance of those for which this instance waited; end_ns is 0 if none is known. */
 static struct instance waited_for(const struct tally_waits *waits, uint32_t item,
                                   const struct tally_done *done)
 {
@@ -154,7 +154,7 @@ static struct instance waited_for(const struct tally_waits *waits, uint32_t item
     return latest;
 }
 
-/* Returns the latest op of other lanes that no plan mentions and that ended in (after_ns, until_ns]; NULL: none. */
+/* Returns the latest op outside the plan, not on compute, that ended in (after_ns, until_ns]; NULL if there is none. */
 static const struct tally_data *data_between(const struct tally_waits *waits, size_t *ret_lane,
                                              uint64_t after_ns, uint64_t until_ns)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Together: ranks write and read a checkpoint at the same time, each its own blocks, if all see the folder
+ * Together: lets ranks write and read a checkpoint at the same time, each its own blocks, if all see the folder
  * (checkpoint/checkpoint_folder.h). Rank 0 makes files, checks and commits. It sends other ranks an order and a note,
- * which they answer with a report. A rank that fails reports it, and training continues unless the world is lost.
+ * which they answer with a report. A failure is reported, and training continues unless the world is lost.
  *
- * The first pipeline's owner of a block writes it. All ranks that hold the block read it, and report the hash of the
- * values read. Rank 0 sends out the second copy of a split table once the first copy is verified.
+ * Each block is written by the rank of the first pipeline that owns it. All ranks that hold a block read it, and report
+ * the hash of the values. Copies of a split table are not read: rank 0 sends them once the table is verified.
  */
 #include "runtime/train/checkpoint/shared.h"
 #include "runtime/train/trainer_internal.h"
@@ -16,12 +16,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Sent after an order. */
+/* The message after an order. */
 struct note {
-    char folder[PATH_MAX];        /* absolute, since other ranks have other working folders */
+    char folder[PATH_MAX];        /* absolute path, since other ranks have other working folders */
     char text[AH_SHA256_HEX_MAX]; /* a token, or the sha256 of a manifest */
     uint64_t file_bytes;
-    struct ah_sha256 hash; /* the hash so far, to be continued */
+    struct ah_sha256 hash; /* the hash of everything before the block */
 };
 
 struct report {
@@ -69,7 +69,7 @@ static bool owns(const void *context, uint64_t block)
 
 /* ---- rank 0 asks ---- */
 
-/* A question to the ranks other than 0 for which `of` is true. */
+/* A question to some ranks, namely those other than 0 for which `of` is true. */
 struct asking {
     struct ah_trainer *t;
     struct ranks_order order;
@@ -99,7 +99,7 @@ static int hear_one(struct asking *asking, uint32_t rank, struct report *ret_rep
     return rc;
 }
 
-/* Reads the answers of all asked ranks, even after a failure, until the world is lost. Returns the first failure. */
+/* Reads the answers of all asked ranks, even after a failure, unless the world is lost. Returns the first failure. */
 static int hear_answers(struct asking *asking, bool *ret_all, struct ah_error *err)
 {
     struct report report;
@@ -115,7 +115,7 @@ static int hear_answers(struct asking *asking, bool *ret_all, struct ah_error *e
     return first;
 }
 
-/* Writes the folder into the note; false: its name is too long. */
+/* Writes the absolute path of the folder into the note. Returns false if it is too long. */
 static bool tell_folder(struct note *note, const char *folder)
 {
     char here[PATH_MAX] = "";
@@ -170,7 +170,7 @@ static int meet_in_folder(void *context, const char *folder, bool *ret_together,
     return AH_OK;
 }
 
-/* Lets all ranks work at the same time; when it returns, all have stopped. */
+/* Makes all asked ranks and this one work at the same time. Returns when all have finished. */
 static int work_together(struct asking *asking, const struct ah_checkpoint_job *job, const char *folder,
                          int (*work)(struct ah_trainer *t, const struct ah_checkpoint_job *job,
                                      const char *folder, struct ah_error *err),
@@ -203,7 +203,7 @@ static int read_own(struct ah_trainer *t, const struct ah_checkpoint_job *job, c
     return ah_checkpoint_read(job, &sink, folder, err);
 }
 
-/* If a rank cannot write, the next save asks again whether all see the folder. */
+/* Makes all owners write. If one cannot, the next save asks again whether all see the folder. */
 static int fill_together(void *context, const struct ah_checkpoint_job *job, const char *folder,
                          struct ah_error *err)
 {
@@ -256,7 +256,7 @@ static int order_hash(struct ah_trainer *t, uint32_t rank, uint64_t block, const
     return rc ? rc : move_down(t, rank, &note, sizeof note, err);
 }
 
-/* The block's owner computes the hash. */
+/* Continues the hash at the rank that owns the block. */
 static int hash_saved(void *context, const struct ah_checkpoint_job *job, uint64_t block,
                       struct ah_sha256 *hash, struct ah_error *err)
 {
@@ -280,7 +280,7 @@ static bool same_hash(const struct ah_sha256 *a, const struct ah_sha256 *b)
            !memcmp(a->block, b->block, a->total_bytes % AH_SHA256_BLOCK_BYTES);
 }
 
-/* All ranks that hold the block compute the hash, at the same time. */
+/* Continues the hash at all ranks that hold the block, at the same time. */
 static int hash_loaded(void *context, const struct ah_checkpoint_job *job, uint64_t block,
                        struct ah_sha256 *hash, struct ah_error *err)
 {
@@ -331,7 +331,7 @@ static int spread_vector(struct ah_trainer *t, enum ah_trainer_vector vector, st
     return rc;
 }
 
-/* Copies the table to heads that have a copy of it. */
+/* Copies the table to heads with a copy of it. */
 static int spread_table(void *context, struct ah_error *err)
 {
     struct ah_trainer *t = context;
@@ -366,7 +366,7 @@ static int answer_order(struct ah_trainer *t, const struct ranks_order *order, s
     return AH_OK;
 }
 
-/* A failure of this rank is reported to rank 0, not returned. */
+/* Obeys an order. A failure of this rank is reported to rank 0 and is not returned. */
 int ah_together_obey(struct ah_trainer *t, const struct ranks_order *order, struct ah_error *err)
 {
     struct note note;

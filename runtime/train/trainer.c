@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Trainer: open and close.
+ * Opens and closes a trainer.
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -86,7 +86,7 @@ static uint64_t micro_batch_at(const struct ah_trainer *t, uint32_t position)
     return t->options.plan->ops[t->graph.items[position].op].micro_batch;
 }
 
-/* Finds, for each position, the next that reads another micro-batch; positions continue into the next step. */
+/* Finds, for each position, the next one that reads another micro-batch. Positions continue into the next step. */
 static void find_next_data(struct ah_trainer *t)
 {
     uint32_t n = t->graph.positions, first = 0;
@@ -103,7 +103,7 @@ static void find_next_data(struct ah_trainer *t)
     }
 }
 
-/* Rank 0 needs the layout of all blocks, since it saves and loads the blocks of other ranks, too. */
+/* Lays out all blocks of the model at rank 0, which also saves and loads the blocks of other ranks. */
 static int lay_out_model(struct ah_trainer *t, struct ah_error *err)
 {
     struct ah_arena arena = {0};
@@ -154,7 +154,7 @@ static int prepare_device(struct ah_trainer *t, struct ah_error *err)
     return rc;
 }
 
-/* Opens the device with room for the spans of two rounds and an opening, so that none is lost before it is read. */
+/* Opens the device. It has room for the spans of two rounds and an opening, so none is lost before it is read. */
 static int open_device(struct ah_trainer *t, struct ah_error *err)
 {
     struct ah_device_options options = t->options.device;
@@ -181,7 +181,7 @@ static int open_device(struct ah_trainer *t, struct ah_error *err)
 
 /* ---- initial contents of the arenas ---- */
 
-/* Each rank fills its own blocks. */
+/* True if this rank holds the block. Each rank fills its own blocks. */
 static bool wants_block(const void *context, uint64_t block)
 {
     return ah_state_wants(context, block);
@@ -233,7 +233,7 @@ int ah_trainer_open(struct ah_trainer **ret_trainer, const struct ah_trainer_opt
     if (!t)
         return ah_error_memory(err);
     t->options = *options;
-    t->ranks.options = options->rank; /* set first: any failure is reported to the others */
+    t->ranks.options = options->rank; /* set first, so that any failure is reported to the others */
     t->steps = t->reported_step = options->steps_before;
     t->documents = options->documents || ah_dataset_facts(options->batches->options.data)->has_docs;
     int rc = check_part(t, err);

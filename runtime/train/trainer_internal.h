@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the trainer share.
+ * Shared by the files of the trainer.
  *
  *     trainer.c   open and close: binds ops, prepares the device, allocates
  *     state.c     weights and moments, at drained points
  *     queue.c     ops to lanes: moves, tickets, one array at a time
- *     round.c     submits the items of a round, each after what it waits for
- *     norm_copy.c when the squares of gradients are copied to the host, which no plan mentions
- *     shares.c    when gradients are added up over pipelines, and what waits for it
+ *     round.c     submits the items of a round, each after the items it waits for
+ *     norm_copy.c the turn of the copy of squares to the host, since no plan mentions it
+ *     shares.c    the turns of sums over pipelines, and the ops that wait for them
  *     ranks.c     one of several ranks: orders of rank 0, and the gate
  *     links.c     channels of a rank
  *     pace.c      slows ops and messages to their planned times
@@ -29,7 +29,7 @@
 
 enum { QUEUE_OPS = 64, SPANS_READ = 256, STEP_NONE = -1, WAITS_EACH = AH_DEVICE_LANES_ALL, STEPS_MARKED = 4 };
 
-/* A slot of data on the device. Steps count from 0 in each run; each run starts with empty slots. */
+/* A slot for data on the device. In each run, steps count from 0, and slots are empty at the beginning. */
 struct data_slot {
     int64_t step; /* STEP_NONE: empty */
     uint64_t micro_batch;
@@ -38,21 +38,21 @@ struct data_slot {
 };
 
 struct ring_slot {
-    uint64_t ticket; /* ticket of the op that gave it back; 0: never used */
+    uint64_t ticket; /* ticket of the op that gave the slot back; 0: never used */
     uint32_t lane;
     uint32_t slot;
 };
 
-/* The slots of a ring in the order in which they become free; the list itself is circular. */
+/* The slots of a ring, as a circular list in the order in which they become free. */
 struct ring {
-    struct ring_slot *free; /* `slots` of them, in the trainer's arena */
+    struct ring_slot *free; /* array of `slots` entries, in the trainer's arena */
     uint64_t slots, taken, given;
 };
 
-/* An item's latest instances. At most two rounds are under way, with ops of three steps. */
+/* An item's latest instances. At most two rounds are in progress, with ops of three steps. */
 struct item_state {
     int64_t step[STEPS_MARKED];    /* steps of the latest instances, by step % STEPS_MARKED */
-    uint64_t ticket[STEPS_MARKED]; /* 0: no op, nothing to wait for */
+    uint64_t ticket[STEPS_MARKED]; /* 0: no op, so nothing to wait for */
     uint8_t lane[STEPS_MARKED];    /* of the ticket */
     uint32_t slot[AH_GRAPH_RINGS];
 };
@@ -60,7 +60,7 @@ struct item_state {
 struct staged {
     uint64_t tokens; /* loss-bearing tokens */
     double rate;
-    uint64_t end[AH_DEVICE_LANES_ALL]; /* tickets at the end of its round */
+    uint64_t end[AH_DEVICE_LANES_ALL]; /* tickets with which its round ends */
     uint64_t h2d_bytes, d2h_bytes;
 };
 
@@ -69,21 +69,21 @@ struct queue {
     struct ah_op ops[QUEUE_OPS];
     struct ah_wait waits[QUEUE_OPS][WAITS_EACH];
     size_t n;
-    uint64_t last[AH_DEVICE_LANES_ALL]; /* last tickets, including queued ops */
+    uint64_t last[AH_DEVICE_LANES_ALL]; /* last ticket of each lane, queued ops included */
 };
 
 /* The copy of squares to the host (norm_copy.c). */
 struct norm_copy {
     uint32_t norm;   /* item; AH_GRAPH_NONE: nothing is clipped */
-    size_t place;    /* index in the round's d2h order; beyond the end: at the norm's turn */
+    size_t place;    /* index in the round's d2h order; beyond the end: the norm's turn */
     int64_t step;    /* step of the latest copy */
-    int64_t skipped; /* step of the latest copy that was not submitted at `place` */
+    int64_t skipped; /* latest step whose copy was not submitted at `place` */
     uint64_t ticket;
 };
 
-/* Gradients of some blocks, added up over pipelines (shares.c). */
+/* Gradients of some blocks to be added up over pipelines (shares.c). */
 struct share_state {
-    uint32_t *makers; /* items after which the pipeline's own sums are complete */
+    uint32_t *makers; /* items that complete this pipeline's own sums */
     size_t n_makers;
     bool is_ours;
     int64_t step; /* step of the latest sum */
@@ -92,16 +92,16 @@ struct share_state {
 
 struct shares {
     struct share_state *of; /* by share */
-    uint32_t *needed_by;    /* by item: the share that it needs; AH_GRAPH_NONE: none */
+    uint32_t *needed_by;    /* by item: the share whose total it needs; AH_GRAPH_NONE: none */
     size_t n, next;         /* the round's next share */
 };
 
-/* Spans of the steps that options.recorded names (recorded.c). */
+/* Spans of the steps in options.recorded (recorded.c). */
 struct recording {
     struct ah_recorded_span *spans; /* in the trainer's arena */
-    size_t n, room;                 /* room 0: none are kept */
+    size_t n, room;                 /* room 0: nothing is recorded */
     uint64_t lost;
-    ptrdiff_t current[AH_DEVICE_LANES_ALL]; /* the newest span of each lane */
+    ptrdiff_t current[AH_DEVICE_LANES_ALL]; /* index of the newest span of each lane; -1: none */
 };
 
 struct ah_trainer {
@@ -116,39 +116,40 @@ struct ah_trainer {
     struct ah_device *device;
     bool documents;
     bool times_ops;         /* time each op separately; otherwise items */
-    uint64_t steps;         /* steps done, including earlier runs */
-    uint64_t reported_step; /* the same, updated during a run; used atomically */
+    uint64_t steps;         /* number of steps done, earlier runs included */
+    uint64_t reported_step; /* number of steps done, updated during a run; used atomically */
 
     struct queue queue;
     struct item_state *items;
-    uint32_t *next_data; /* by position: the next that reads another micro-batch; `positions`: none */
+    uint32_t *next_data; /* by position: the next one that reads another micro-batch; `positions`: none */
     struct ring rings[AH_GRAPH_RINGS];
     struct data_slot slots[2];
     uint32_t last_slot;
     size_t cursor[AH_GRAPH_LANES]; /* index into the lane's order of the round */
     int64_t filled;                /* last step in the staging */
-    uint64_t header_loaded[2];     /* h2d tickets, by parity */
-    uint64_t header_used[2];       /* compute tickets of the last readers */
-    uint64_t loss_copied[2];       /* d2h tickets */
+    uint64_t header_loaded[2];     /* h2d tickets of headers, by parity of the step */
+    uint64_t header_used[2];       /* compute tickets of the headers' last readers */
+    uint64_t loss_copied[2];       /* d2h tickets of losses */
     struct norm_copy norm_copy;
     struct shares shares;
     struct pace pace;
-    uint64_t factor_loaded; /* h2d ticket of the header after the latest norm */
+    uint64_t factor_loaded; /* h2d ticket of the header's copy after the latest norm */
     struct staged staged[AH_STEPS_STAGED];
-    struct staged *counted; /* the step to which submitted bytes count */
+    struct staged *counted; /* the step for which submitted bytes count */
     struct ah_span_reader readers[AH_DEVICE_LANES_ALL];
     struct ah_span spans[SPANS_READ];
-    uint64_t busy_ns[2][AH_DEVICE_LANES]; /* of the round reported next, and of later rounds */
-    uint64_t last_end_ns[2];              /* likewise */
+    uint64_t busy_ns[2][AH_DEVICE_LANES]; /* of the round to be reported next [0], and of later rounds [1] */
+    /* end of the last op: of the round to be reported next [0], and of later rounds [1] */
+    uint64_t last_end_ns[2];
     struct recording recording;
 };
 
-/* The index for each enum ah_offset_term. */
+/* An index for each enum ah_offset_term. */
 struct move_indices {
     uint64_t of[AH_OFFSET_TERMS];
 };
 
-/* queue.c. A wait costs nothing if it is over or on the op's own lane. For each lane the latest ticket counts. */
+/* queue.c. An op's waits, by lane the latest ticket. A wait costs nothing if it is over or on the op's own lane. */
 struct waits {
     uint64_t ticket[AH_DEVICE_LANES_ALL]; /* 0: none */
 };
@@ -158,8 +159,8 @@ static inline void waits_add(struct waits *waits, uint32_t lane, uint64_t ticket
         waits->ticket[lane] = ticket;
 }
 
-/* Queues bound ops [first, end) on a lane; the first op gets these waits. `ret_ticket` (optional) is that of the last
- * op; without ops, that of the lane's last op. `learn`: also ops that only training needs. */
+/* Queues bound ops [first, end) on a lane. The first op gets these waits. `ret_ticket` (optional) is the ticket of the
+ * last op or, without ops, the lane's last ticket. `learn`: includes ops that only training needs. */
 struct ops_of_item {
     uint32_t first, end;
     uint32_t lane;
@@ -181,9 +182,9 @@ enum round_part {
 int64_t ah_round_step(const struct ah_trainer *t, uint32_t item, int64_t round);
 bool ah_round_leaves_out(const struct ah_trainer *t, uint32_t item, enum round_part part);
 
-/* From now on, submitted bytes count for this round; bytes before the first round count for the first. */
+/* Makes bytes submitted from now on count for this round. Bytes before the first round count for the first. */
 void ah_round_count(struct ah_trainer *t, int64_t round);
-/* True if all compute-lane dependencies of `item` are submitted. Adds them to `waits`. */
+/* True if all items of the compute lane on which `item` depends are submitted. Adds waits for them. */
 bool ah_round_computed(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits);
 void ah_round_reset(struct ah_trainer *t);
 int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, struct ah_error *err);
@@ -199,46 +200,46 @@ int ah_round_header(struct ah_trainer *t, int64_t step, const struct waits *wait
 /* norm_copy.c. Errors of ah_replay_run(). */
 int ah_norm_copy_place(const struct ah_graph *graph, const struct ah_plan *plan,
                        struct norm_copy *ret_norm_copy, struct ah_error *err);
-/* True if d2h has reached the turn of the step's sums. Advance then submits them, unless compute must go on first. */
+/* True if d2h has reached the turn of the copy. Advance then submits it, unless compute must continue first. */
 bool ah_norm_copy_due(const struct ah_trainer *t, int64_t round, enum round_part part);
 int ah_norm_copy_advance(struct ah_trainer *t, int64_t round, bool *ret_done, struct ah_error *err);
 int ah_norm_copy_submit(struct ah_trainer *t, int64_t step, const struct waits *waits, struct ah_error *err);
-/* Called when no lane can continue. Lets d2h skip the sums; false if d2h is not waiting for them. */
+/* Lets d2h skip the copy of the sums, when no lane can continue. Returns false if d2h does not wait for the copy. */
 bool ah_norm_copy_skip(struct ah_trainer *t, int64_t round, enum round_part part);
 
-/* shares.c. Called once rounds are read. */
+/* shares.c. Call once rounds are read. */
 int ah_shares_init(struct ah_trainer *t, struct ah_error *err);
-/* Submits every share that is ready; `ret_any`: there was one. */
+/* Submits every share that is ready. Sets `ret_any` if there was one. */
 int ah_shares_advance(struct ah_trainer *t, int64_t round, enum round_part part, bool *ret_any,
                       struct ah_error *err);
-/* Adds waits for the total that the item needs. False: that total is not submitted yet. */
+/* Adds waits for the total that the item needs. Returns false if that total is not submitted yet. */
 bool ah_shares_ready(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits);
-/* The same for all totals of a step. */
+/* Adds waits for all totals of a step. Returns false if one is not submitted yet. */
 bool ah_shares_all(const struct ah_trainer *t, int64_t step, struct waits *waits);
 void ah_shares_reset(struct ah_trainer *t);
 
-/* state.c. True if this rank holds weights of a block of the model, or a copy of its table. */
+/* state.c. True if this rank holds the block of the model, or a copy of its table. */
 bool ah_state_wants(const struct ah_trainer *t, uint64_t block);
 
-/* Returns a block of the model; NULL if another rank holds it. */
+/* Returns the addresses of a block of the model; NULL if this rank does not hold it. */
 const struct ah_addresses_block *ah_state_block(const struct ah_trainer *t, uint64_t block);
 const struct ah_flat *ah_state_flat(const struct ah_trainer *t, uint64_t block);
-/* ah_trainer_write() for a block that this rank holds. */
+/* Does ah_trainer_write() for a block that this rank holds. */
 int ah_state_write(struct ah_trainer *t, enum ah_trainer_vector vector, const struct ah_weights_piece *piece,
                    const float *values, struct ah_error *err);
 /* Copies `bytes` from the bounce buffer to the device. */
 int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct ah_error *err);
 
-/* persist.c: only for this rank's blocks. */
+/* persist.c: a source and a sink for this rank's blocks only. */
 struct ah_checkpoint_source ah_persist_own_source(struct ah_trainer *t);
 struct ah_checkpoint_sink ah_persist_own_sink(struct ah_trainer *t);
 
-/* together.c. For rank 0; NULL if it leads nobody, or ranks must not save together. The others obey its orders. */
+/* together.c. Return calls for rank 0; NULL if it leads nobody, or must save alone. Other ranks obey its orders. */
 const struct ah_checkpoint_together *ah_together_saving(const struct ah_trainer *t);
 const struct ah_checkpoint_together *ah_together_loading(const struct ah_trainer *t);
 int ah_together_obey(struct ah_trainer *t, const struct ranks_order *order, struct ah_error *err);
 
-/* beats.c: started when device and links are open; stopped after the last order, before the device is closed. */
+/* beats.c: start when device and links are open; stop after the last order, before the device is closed. */
 int ah_beats_start(struct ah_trainer *t, struct ah_error *err);
 void ah_beats_stop(struct ah_trainer *t);
 
@@ -246,20 +247,20 @@ void ah_beats_stop(struct ah_trainer *t);
 int ah_recorded_init(struct ah_trainer *t, struct ah_error *err);
 void ah_recorded_op(struct ah_trainer *t, const struct ah_op_record *record);
 
-/* whereabouts.c. Any thread, while the device is open; `waits_ns` stays 0. */
+/* whereabouts.c. Reads what this rank is doing. Any thread, while the device is open; `waits_ns` stays 0. */
 void ah_whereabouts_read(const struct ah_trainer *t, struct ah_trainer_beat *ret_beat);
 
 /* run.c */
 int ah_run_stage(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
                  uint64_t *ret_bearing, struct ah_error *err);
-/* True if there is an op of this kind for each micro-batch. */
+/* True if ops of this kind exist for each micro-batch. */
 bool ah_run_is_of_micro_batch(enum ah_plan_op_kind kind);
-/* Adds to `err` where in the training the device failed. Any thread. */
+/* Adds to `err` the place in the training where the device failed. Any thread. */
 void ah_run_place(const struct ah_trainer *t, struct ah_error *err);
-/* Names the op with this tag: "'forward' of block 'layer.3'"; "" if no plan mentions it. `context` is the trainer. */
+/* Names the op with this tag: "'forward' of block 'layer.3'"; "" if it is in no plan. `context` is the trainer. */
 void ah_run_name(const void *context, uint64_t tag, char *ret_name, size_t room);
 struct ah_ref ah_run_header(const struct ah_trainer *t, int64_t step, uint64_t offset_bytes);
-/* Adds up the losses of a step's micro-batches from left to right, starting from `before` (NULL: from the first). */
+/* Adds up the losses of a step's micro-batches from left to right, from `before` on (NULL: from the first on). */
 double ah_run_loss(const struct ah_trainer *t, int64_t step, const double *before);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whereabouts: what a rank is doing, for people who watch a run (beats.c), read from counters during the run.
+ * Whereabouts: reads from counters during a run what a rank is doing, for people who watch the run (beats.c).
  *
- * A receive is posted as soon as its memory is free, so a message under way does not mean that anyone waits for it. A
- * rank waits for another rank if nothing of its own runs and compute waits for a message, directly or through other
- * lanes. If compute has nothing to do, the program may wait for a report or an order of another rank.
+ * A receive is posted as soon as its memory is free, so a posted message does not mean that an op waits for it. A rank
+ * waits for another rank if no work of its own runs and compute waits for a message, directly or through other lanes.
+ * If compute has nothing to do, the program may wait for a report or an order of another rank.
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -17,7 +17,7 @@ struct view {
     size_t n_messages;
 };
 
-/* What holds up a lane. */
+/* The cause of a lane's wait. */
 enum cause { CAUSE_NONE, CAUSE_MESSAGE, CAUSE_OWN_WORK };
 
 struct found {
@@ -25,7 +25,7 @@ struct found {
     const struct ah_comm_under_way *message;
 };
 
-/* The messages that each lane carries. */
+/* Purpose and direction of the messages that each lane carries. */
 static const struct {
     unsigned purposes; /* bits of enum ah_links_purpose */
     bool sends, receives;
@@ -48,8 +48,8 @@ static const struct ah_comm_under_way *find_message(const struct view *view, uns
     return NULL;
 }
 
-/* Finds what holds up a lane. Own work counts before messages, since it ends by itself. Waits lead to ops submitted
- * earlier, so the search ends; `depth` only matters if counters changed while they were read. */
+/* Finds what delays a lane. Own work counts before messages, since it needs no other rank to end. Waits lead to ops
+ * submitted earlier, so the search ends; `depth` only matters if counters changed while they were read. */
 static struct found cause_of_wait(const struct view *view, uint32_t lane, unsigned depth)
 {
     const struct ah_device_head *head = &view->heads[lane];
@@ -72,7 +72,8 @@ static struct found cause_of_wait(const struct view *view, uint32_t lane, unsign
     return found;
 }
 
-/* If no submitted op holds up compute: finds this rank's work on any lane, or what holds up host, orders or lanes. */
+/* If no submitted op delays compute, finds own work on any lane, else a message that host, program or lanes wait
+ * for. */
 static struct found find_other(const struct view *view)
 {
     static const uint32_t lanes[] = {AH_LANE_HOST, AH_LANE_SUMS, AH_LANE_SEND, AH_LANE_RECEIVE_BEFORE,
@@ -124,7 +125,7 @@ static void name_wait(const struct ah_trainer *t, const struct ah_comm_under_way
     beat->purpose = message->channel.purpose;
     beat->sends = message->channel.sends;
     beat->message = message->before;
-    if (beat->purpose <= AH_LINKS_GRADIENT) /* one message for each micro-batch */
+    if (beat->purpose <= AH_LINKS_GRADIENT) /* one message per micro-batch */
         beat->message = beat->message / ah_links_each(t->options.rank) % t->job.training.micro_batches;
 }
 

@@ -37,7 +37,7 @@ static int check_pipelines(const struct ah_cluster_plan *plan, struct ah_error *
     return rc;
 }
 
-/* True if some pipeline has its embedding and its head on two ranks. */
+/* True if a pipeline has its embedding and its head on different ranks. */
 static bool cuts_model(const struct ah_cluster_plan *plan)
 {
     size_t p = 0;
@@ -46,13 +46,13 @@ static bool cuts_model(const struct ah_cluster_plan *plan)
     return p < plan->n_pipelines;
 }
 
-/* True if embedding and head each have the table, and add up its gradients. */
+/* True if embedding and head both have the table, and their gradients of it are added up. */
 static bool splits_table(const struct ah_cluster_plan *plan)
 {
     return plan->programs[0].training.tied == AH_TIED_SPLIT;
 }
 
-/* The table's segment must be the last one, and all programs must agree on how the table is tied. */
+/* Checks that the table's segment is the last one, and that all programs agree on how the table is tied. */
 static int check_tied(const struct ah_cluster_plan *plan, struct ah_error *err)
 {
     bool has_segment = false;
@@ -106,8 +106,8 @@ struct building {
     struct ah_error *err;
 };
 
-/* If ranks add up gradients, updates must come after all passes, and host sums must not be due in the next step. Then
- * gradients are added up without waiting for a message or for the next step. */
+/* Checks, if ranks add up gradients, that updates come after all passes, and that host sums are not due in the next
+ * step. So sums over ranks wait neither for a message nor for the next step. */
 static int check_program(const struct building *b, const struct ah_plan *program, const char *node)
 {
     const uint64_t step_micro_batches = program->part ? program->part->step_micro_batches : 0;
@@ -142,7 +142,7 @@ static int check_program(const struct building *b, const struct ah_plan *program
     return AH_OK;
 }
 
-/* Returns the number of the rank's node. Nodes are numbered by one of their ranks. */
+/* Returns the number of the rank's node, which is one of the node's ranks. */
 static uint32_t node_of(const struct building *b, uint32_t rank)
 {
     for (uint32_t other = 0; other < b->world->ranks; other++)
@@ -207,7 +207,7 @@ static bool is_owner(const struct building *b, const struct ah_cluster_plan_segm
     return false;
 }
 
-/* Finds the rank that holds a segment's blocks in a pipeline. */
+/* Finds the rank that holds a segment's blocks in pipeline `p`. */
 static int find_owner(const struct building *b, size_t segment, size_t p, uint32_t *ret_rank)
 {
     const struct ah_cluster_plan_segment *it = &b->plan->segments[segment];
@@ -228,7 +228,7 @@ static int find_owner(const struct building *b, size_t segment, size_t p, uint32
                         "segments[%zu]: no stage of pipeline %zu has all of its blocks", segment, p);
 }
 
-/* Finds the tensors that each block adds up in its own segment: all trained tensors, except a split table. */
+/* Finds the tensors that each block adds up in its own segment: all trained ones, except a split table. */
 static int find_trained(const struct building *b, uint32_t *trained)
 {
     const struct ah_plan *program = b->world->programs[0];
@@ -239,7 +239,7 @@ static int find_trained(const struct building *b, uint32_t *trained)
     return rc;
 }
 
-/* Checks that every block with such tensors is in one segment. */
+/* Checks that every block with tensors to add up is in exactly one segment. */
 static int check_covered(const struct building *b)
 {
     const uint64_t blocks = b->plan->blocks;
@@ -259,7 +259,7 @@ static int check_covered(const struct building *b)
     return AH_OK;
 }
 
-/* Lists each pipeline's rank with the head, then each pipeline's rank with the embedding. */
+/* Lists each pipeline's rank with the head, then each one's with the embedding. Checks that they own the segment. */
 static int find_tables(const struct building *b, size_t segment, uint32_t *ranks)
 {
     const struct ah_cluster_plan *plan = b->plan;
@@ -277,7 +277,7 @@ static int find_tables(const struct building *b, size_t segment, uint32_t *ranks
     return AH_OK;
 }
 
-/* Returns the bytes through each owner's NIC, each way, of partial sums, then totals. 0 if all are in one node. */
+/* Returns the bytes of partial sums and totals through each owner's NIC, each way; 0 if all are on one node. */
 static double volume_of(const struct building *b, const struct ah_trainer_share *share, double bytes)
 {
     const uint32_t n = ah_trainer_share_members(&b->world->places[0], share);
@@ -290,7 +290,7 @@ static double volume_of(const struct building *b, const struct ah_trainer_share 
     return leaves ? 2 * (owners - 1) / owners * bytes : 0;
 }
 
-/* True if the segment is a share. A table that is not split is part of the embedding's gradient. */
+/* True if the segment is a share. Only a split table is one; other tied tables are part of the embedding's gradient. */
 static bool is_added_up(const struct building *b, const struct ah_cluster_plan_segment *segment)
 {
     return segment->tied ? splits_table(b->plan) : b->plan->n_pipelines > 1;
@@ -316,7 +316,7 @@ static int add_share(struct building *b, size_t segment, struct ah_trainer_share
     return AH_OK;
 }
 
-/* Adds the time and bytes planned for a table that is not split to the embedding's share. */
+/* Adds the planned time and bytes of a table to the embedding's share, for a table that is not split. */
 static void add_table(struct building *b, size_t n, const struct ah_cluster_plan_segment *table)
 {
     for (size_t s = 0; s < n; s++)

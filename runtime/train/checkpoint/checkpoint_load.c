@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loading: cheap checks come first, so that most faults are found before anything is handed out.
+ * Loading: cheap checks come first, so most faults are found before any value is handed out.
  */
 #include "runtime/train/checkpoint/checkpoint_states_internal.h"
 #include "runtime/train/checkpoint/manifest_internal.h"
@@ -17,7 +17,7 @@ struct load {
     const struct ah_checkpoint_sink *sink;
     const char *folder;
     const struct ah_document *manifest;
-    struct ah_arena arena; /* of the states */
+    struct ah_arena arena; /* for the states */
     struct ah_checkpoint_states states;
     void *scratch; /* owned; SCRATCH_BYTES */
     struct ah_error *err;
@@ -59,7 +59,7 @@ static bool holds_states(const struct ah_checkpoint *manifest, const char *name)
     return false;
 }
 
-/* Checks the digests of all files except those of states, which are hashed while they are read. */
+/* Checks the digests of all files other than states, which are hashed while they are read. */
 static int check_others(const struct load *load)
 {
     const struct ah_checkpoint *manifest = load->manifest->body.checkpoint;
@@ -83,7 +83,7 @@ static int read_block(const struct load *load, struct ah_stream *stream,
     return rc;
 }
 
-/* Reads one file with its blocks, starting with item `*at`; `*at` becomes the first item of the next file. */
+/* Reads a file of states. `*at` is the file's first item, and becomes the next file's first item. */
 static int read_states_file(const struct load *load, size_t *at)
 {
     const struct ah_checkpoint *manifest = load->manifest->body.checkpoint;
@@ -110,7 +110,7 @@ static int read_alone(struct load *load)
     return rc ? rc : ah_weights_load(load->job->model, load->folder, &load->sink->weights, load->err);
 }
 
-/* Checks the digest of one file's values in the memory of all processes; advances `*at` as read_states_file(). */
+/* Checks the digest of a file's values in the memory of all processes. `*at` becomes the next file's first item. */
 static int hash_states_file(const struct load *load, size_t *at)
 {
     const struct ah_checkpoint *manifest = load->manifest->body.checkpoint;

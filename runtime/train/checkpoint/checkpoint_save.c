@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Saving: mark, states, weights, companions, manifest; sync, rename, sync. A kill before the rename leaves PATH.tmp,
- * known by its mark; a later kill leaves a checkpoint. States are hashed while they are written or, if processes write
- * together, afterwards by the writers. Weights are written out of order (weights.h), so hashing reads them again.
+ * Saving: writes mark, states, weights, companions and manifest; then syncs, renames and syncs again. A kill before the
+ * rename leaves PATH.tmp, known by its mark; a later one leaves a checkpoint. States are hashed while they are written
+ * or, if processes write together, by each writer afterwards. Weights are written out of order (weights.h), so hashing
+ * reads them again.
  */
 #include "runtime/model/safetensors.h"
 #include "runtime/train/checkpoint/checkpoint_states_internal.h"
@@ -26,7 +27,7 @@ struct save {
     const struct ah_checkpoint_source *source;
     bool weights_alone;
     char folder[PATH_MAX];       /* PATH.tmp */
-    struct ah_document manifest; /* the fields known so far; also owns the states' names */
+    struct ah_document manifest; /* the manifest's fields known so far; also owns the names of states */
     struct ah_checkpoint *body;  /* of the manifest */
     struct ah_checkpoint_states states;
     struct ah_stream mark;
@@ -78,7 +79,7 @@ static int write_block(struct save *save, struct ah_stream *stream, const struct
     return rc;
 }
 
-/* Writes one file with its blocks, starting with item `*at`; `*at` becomes the first item of the next file. */
+/* Writes a file of states. `*at` is the file's first item, and becomes the next file's first item. */
 static int write_states_file(struct save *save, const struct ah_states_file *file, size_t *at)
 {
     struct ah_stream stream;
@@ -94,7 +95,7 @@ static int write_states_file(struct save *save, const struct ah_states_file *fil
     return rc ? rc : add_file(save, file->name, file->bytes, sha256);
 }
 
-/* Makes a file with room for its values, but without them. */
+/* Makes a file of states with room for its values, which it does not write. */
 static int make_states_file(struct save *save, const struct ah_states_file *file)
 {
     struct ah_stream stream;
@@ -106,7 +107,7 @@ static int make_states_file(struct save *save, const struct ah_states_file *file
     return rc;
 }
 
-/* Hashes one file that several processes have written; advances `*at` as write_states_file(). */
+/* Hashes one file written by several processes. Advances `*at` to the next file's first item. */
 static int hash_states_file(struct save *save, const struct ah_states_file *file, size_t *at)
 {
     unsigned char digest[AH_SHA256_BYTES];
@@ -172,7 +173,7 @@ static int add_tensors(struct save *save, const struct ah_safetensors *weights)
     return AH_OK;
 }
 
-/* Adds the files of weights that are now on disk, index, config and companions to the manifest. */
+/* Adds the files of weights already on disk, index, config and companions to the manifest. */
 static int add_weights(struct save *save, const struct ah_safetensors *weights)
 {
     int rc = add_tensors(save, weights);
@@ -217,7 +218,7 @@ static int write_alone(struct save *save)
     return rc ? rc : read_weights(save);
 }
 
-/* Makes all files, with room for their values, before any process writes into them. */
+/* Makes all files, with room for their values, then lets processes write into them. */
 static int write_together(struct save *save)
 {
     const struct ah_checkpoint_together *together = save->source->together;
@@ -262,7 +263,7 @@ static int write_companions(struct save *save)
 
 /* ---- the end ---- */
 
-/* Prints the manifest, and parses the text, so that a bad manifest fails the save, not a later load. */
+/* Prints the manifest and parses the text. So a bad manifest fails the save instead of a later load. */
 static int print_manifest(struct save *save, struct ah_buffer *text)
 {
     struct ah_document again = {0};
@@ -280,7 +281,7 @@ static int print_manifest(struct save *save, struct ah_buffer *text)
     return rc;
 }
 
-/* Fills the mark, which becomes the manifest. */
+/* Writes the manifest into the mark, and renames the mark to the manifest. */
 static int write_manifest(struct save *save)
 {
     struct ah_buffer text = {0};
@@ -298,7 +299,7 @@ static int write_manifest(struct save *save)
     return rc;
 }
 
-/* Weights alone are no checkpoint: removes the mark, so that the folder never gets a manifest. */
+/* Removes the mark of a folder with weights only, which never becomes a checkpoint. */
 static int remove_mark(struct save *save)
 {
     ah_stream_abandon(&save->mark);
@@ -332,7 +333,7 @@ static int check_absent(const char *path, struct ah_error *err)
     return AH_OK;
 }
 
-/* Makes PATH.tmp, after removing any that a killed save left. */
+/* Makes PATH.tmp. First removes the one that a killed save may have left. */
 static int make_folder(struct save *save)
 {
     bool removed = true;
@@ -347,7 +348,7 @@ static int make_folder(struct save *save)
     return rc;
 }
 
-/* Renames the folder, then syncs. Once renamed, the checkpoint exists, even if the sync fails. */
+/* Renames the folder, then syncs its parent. Sets `ret_there` once the checkpoint exists, even if the sync fails. */
 static int publish(const struct save *save, const char *path, bool *ret_there)
 {
     char parent[PATH_MAX], reason[AH_ERROR_TEXT_MAX];
@@ -424,8 +425,9 @@ int ah_checkpoint_bytes(const struct ah_checkpoint_job *job, struct ah_checkpoin
 {
     enum {
         MANIFEST_BYTES = 64 << 10,
+        /* of each block: lines in the manifest, and rounding to blocks of the disk */
         BLOCK_BYTES = 8 << 10
-    }; /* for each block: lines in the manifest, and rounding to blocks of the disk */
+    };
     struct ah_arena arena = {0};
     struct ah_checkpoint_states states = {0};
     uint64_t bytes = ah_weights_bytes(job->model, job->signature->dtype) + MANIFEST_BYTES +

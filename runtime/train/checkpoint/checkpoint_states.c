@@ -18,7 +18,7 @@ static uint64_t block_bytes(const struct ah_checkpoint_state *state)
     return state->count * (sizeof(float) + 2 * ah_dtype_bytes(state->state_dtype));
 }
 
-/* Places the block's vectors one after another, starting at `at`. */
+/* Sets the offsets of a block's vectors, which follow each other from `at` on. */
 static void place_vectors(struct ah_checkpoint_state *state, uint64_t at)
 {
     state->master_offset_bytes = at;
@@ -26,7 +26,7 @@ static void place_vectors(struct ah_checkpoint_state *state, uint64_t at)
     state->v_offset_bytes = state->m_offset_bytes + state->count * ah_dtype_bytes(state->state_dtype);
 }
 
-/* Lists blocks with trained tensors, without places. */
+/* Lists the blocks with trained tensors. Their offsets are set later. */
 static int list_blocks(const struct ah_checkpoint_job *job, struct ah_arena *arena,
                        struct ah_checkpoint_states *states, struct ah_error *err)
 {
@@ -118,7 +118,7 @@ static int check_state(const struct ah_checkpoint_state *has, const struct ah_ch
     return AH_OK;
 }
 
-/* Checks that the file ends at `end`, with its last vector. */
+/* Checks that the file ends at `end`, where its last vector ends. */
 static int check_end(const struct ah_checkpoint *manifest, const char *file, uint64_t end, const char *path,
                      struct ah_error *err)
 {

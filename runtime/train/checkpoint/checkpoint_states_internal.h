@@ -2,10 +2,10 @@
  *
  * States: the place of each block's optimizer states in files.
  *
- * A file consists of vectors, with nothing before, between or after them. For each block with trained tensors, in
- * order, it has masters (fp32), then first and second moments (state dtype). Each vector is the flat vector of the
- * block's trained tensors, little-endian. A block is never split between files. So a file is written and read in one
- * pass, and its blocks determine its size.
+ * A file consists of vectors, with nothing before, between or after them. It has, for each block with trained tensors,
+ * in order, masters (fp32), then first moments, then second moments (both state dtype). Each vector is the flat vector
+ * of the block's trained tensors, little-endian. A block is never split between files. So a file is written and read in
+ * one pass, and the size of a file follows from its blocks.
  */
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_STATES_INTERNAL_H
 #define AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_STATES_INTERNAL_H
@@ -32,15 +32,14 @@ struct ah_checkpoint_states {
 int ah_states_plan(const struct ah_checkpoint_job *job, struct ah_arena *arena,
                    struct ah_checkpoint_states *ret_states, struct ah_error *err);
 
-/* Checks that the manifest has these vectors, laid out as above; file names may differ. AH_E_DOCUMENT names the field
- * of the manifest at `path` that is wrong. */
+/* Checks that the manifest has these states at these offsets; file names may differ. AH_E_DOCUMENT names the wrong
+ * field of the manifest at `path`. */
 int ah_states_check(const struct ah_checkpoint_states *states, const struct ah_checkpoint *manifest,
                     const char *path, struct ah_error *err);
 
-/* Advances to the next piece of a block, in the order of its file; starting with a zeroed piece. False at the end. */
+/* Advances to the next piece of a block, in file order, starting with a zeroed piece. Returns false at the end. */
 bool ah_states_next(const struct ah_checkpoint_state *state, struct ah_checkpoint_piece *piece);
 
-/* Bytes of a piece. */
 size_t ah_states_piece_bytes(const struct ah_checkpoint_piece *piece);
 
 #endif

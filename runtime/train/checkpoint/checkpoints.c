@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A folder that a run saves into. It is locked, so a folder that looks like a leftover is never a running save.
+ * The folder of a run's checkpoints. It is locked, so what looks like a leftover in it is never a running save.
  *
- * To remove an old checkpoint, it first gets a leftover's name, and that is synced. So a kill or a crash in between
- * leaves a leftover, never a checkpoint that lacks a file.
+ * An old checkpoint is removed in two steps: it is renamed to a leftover and synced, then deleted. So a kill or a crash
+ * in between leaves a leftover, never a checkpoint without all its files.
  */
 #include "runtime/train/checkpoint/checkpoints.h"
 
@@ -30,7 +30,7 @@ struct ah_checkpoints {
     const struct ah_checkpoint_job *job; /* borrowed */
     char folder[PATH_MAX];
     int lock;  /* descriptor of the folder */
-    bool made; /* the folder was made for this run; it is removed if it stays empty */
+    bool made; /* true if this run made the folder; close removes it if it is empty */
 };
 
 /* ---- opening ---- */
@@ -49,7 +49,7 @@ static int make_folder(struct ah_checkpoints *checkpoints, struct ah_error *err)
     return ah_stream_sync_folder(parent, err);
 }
 
-/* A file system without locks is no error. */
+/* Opens and locks the folder. A file system without locks is no error. */
 static int lock_folder(struct ah_checkpoints *checkpoints, struct ah_error *err)
 {
     const char *folder = checkpoints->folder;
@@ -77,7 +77,7 @@ static int remove_leftovers(const struct ah_checkpoints *checkpoints, const stru
     return rc;
 }
 
-/* True if `found` is about this folder and says that step `step` is damaged. */
+/* True if `found` was searched in this folder, and says that the checkpoint of `step` is damaged. */
 static bool is_damaged(const struct ah_checkpoints *checkpoints, const struct ah_checkpoints_found *found,
                        uint64_t step)
 {
@@ -87,8 +87,8 @@ static bool is_damaged(const struct ah_checkpoints *checkpoints, const struct ah
            ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }
 
-/* Refuses later steps, which saving could reach, and checkpoints of another run, which `keep` could remove. Ignores
- * anything else, since it is never removed. */
+/* Fails if the folder has later steps, which saving could reach, or checkpoints of another run, which `keep` could
+ * remove. Ignores everything else, since it is never removed. */
 static int check_steps(const struct ah_checkpoints *checkpoints, const struct ah_steps *steps,
                        const struct ah_checkpoints_found *found, struct ah_error *err)
 {
@@ -114,7 +114,7 @@ static int check_steps(const struct ah_checkpoints *checkpoints, const struct ah
     return rc;
 }
 
-/* Renames a damaged checkpoint to step-N.damaged, which no listing takes for a step; adds a number if that exists. */
+/* Renames a damaged checkpoint to step-N.damaged, which is no name of a step. If that exists, adds a number. */
 static int set_aside(const struct ah_checkpoints *checkpoints, uint64_t step, struct ah_error *err)
 {
     char path[PATH_MAX], aside[PATH_MAX], ending[sizeof DAMAGED_ENDING + 16] = DAMAGED_ENDING;
@@ -194,7 +194,7 @@ void ah_checkpoints_close(struct ah_checkpoints *checkpoints)
 
 /* ---- keeping the newest ---- */
 
-/* Checks that the folder holds only the files of its manifest. */
+/* Checks that the folder contains the files of its manifest and nothing else. */
 static int check_only(const char *path, const struct ah_checkpoint *manifest, struct ah_error *err)
 {
     struct ah_arena arena = {0};
@@ -239,7 +239,7 @@ static bool is_also_kept(const struct ah_checkpoints_keep *keep, uint64_t step)
     return kept;
 }
 
-/* Removes whole checkpoints except the newest and those named. Continues after a failure; returns the last failure. */
+/* Removes whole checkpoints but the newest and those named. Continues after a failure; returns the last failure. */
 static int keep_newest(const struct ah_checkpoints *checkpoints, const struct ah_checkpoints_keep *keep,
                        struct ah_error *err)
 {

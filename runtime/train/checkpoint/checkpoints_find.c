@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Finding: finds the newest whole checkpoint. If the newest is damaged, an older one counts as whole only if every file
- * has its sha256; the result says what was skipped, so nobody loses steps unknowingly. A file that cannot be read for
- * another reason (permissions, a lost network) is no damage: the run ends, and names the previous checkpoint.
+ * has its sha256. The result says what was skipped, so nobody loses steps unknowingly. If a file cannot be read for
+ * another reason (permissions, a lost network), the run ends and names the previous checkpoint.
  */
 #include "runtime/train/checkpoint/checkpoints.h"
 #include "runtime/train/checkpoint/steps_internal.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Adds to `err` the newest whole checkpoint of `folder` below `step`, if there is one. Returns `rc`. */
+/* Adds the newest whole checkpoint of `folder` before `step` to `err`, if there is one. Returns `rc`. */
 static int add_older(const char *folder, uint64_t step, int rc, struct ah_error *err)
 {
     struct ah_arena arena = {0};
@@ -33,8 +33,8 @@ static int add_older(const char *folder, uint64_t step, int rc, struct ah_error 
     return rc;
 }
 
-/* Takes the newest checkpoint below `found->newest_step` whose files all have their sha256. Returns false if there
- * is none, with `found` unchanged. `steps` lists the folder. */
+/* Sets `found` to the newest checkpoint before `found->newest_step` whose files all have their sha256. Returns false,
+ * with `found` unchanged, if there is none. `steps` lists the folder. */
 static bool take_older(struct ah_checkpoints_found *found, const struct ah_steps *steps,
                        const struct ah_error *damaged)
 {
@@ -52,8 +52,8 @@ static bool take_older(struct ah_checkpoints_found *found, const struct ah_steps
     return false;
 }
 
-/* Replaces the newest checkpoint by an older one; `damaged` says what is wrong with it. Without an older one, returns
- * the code of `damaged`. */
+/* Replaces the newest checkpoint, which `damaged` describes, by an older one. Without one, returns the code of
+ * `damaged`. */
 static int replace_damaged(struct ah_checkpoints_found *found, const struct ah_error *damaged,
                            struct ah_error *err)
 {
@@ -88,7 +88,7 @@ static int find_newest(struct ah_checkpoints_found *found, struct ah_error *err)
     return rc;
 }
 
-/* Adds to `err` the newest checkpoint older than the one that the user named, or that could not be read. */
+/* Adds to `err` the newest whole checkpoint older than `found->path`. Returns `rc`. */
 static int name_older(const struct ah_checkpoints_found *found, int rc, struct ah_error *err)
 {
     char folder[PATH_MAX];
@@ -101,7 +101,7 @@ static int name_older(const struct ah_checkpoints_found *found, int rc, struct a
     return rc;
 }
 
-/* For a checkpoint that the user named itself: checks that its manifest can be read. */
+/* Checks that the manifest of a checkpoint can be read that the user named itself. */
 static int take_named(struct ah_checkpoints_found *found, struct ah_error *err)
 {
     struct ah_document manifest = {0};

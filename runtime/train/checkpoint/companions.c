@@ -10,7 +10,7 @@
 
 enum { BYTES_MAX = 256 << 20 };
 
-/* The first TOKENIZERS names are tokenizers. */
+/* The first TOKENIZERS of these names are those of tokenizers. */
 static const char *const names[] = {"tokenizer.json",     "tokenizer.model",       "vocab.json",
                                     "vocab.txt",          "tokenizer_config.json", "special_tokens_map.json",
                                     "merges.txt",         "added_tokens.json",     "chat_template.jinja",

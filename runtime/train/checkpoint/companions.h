@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Companions: files in a folder of weights that other programs need to use the model: tokenizer, chat template, and
- * settings of generation. Training reads none of them, but copies them to each saved folder, byte for byte.
+ * Companions: files in a folder of weights without which other programs cannot use the model: tokenizer, chat template,
+ * and settings of generation. Training does not use them, but copies them to each saved folder, byte for byte.
  *
  *     struct ah_companions companions = {0};
  *     rc = ah_companions_read(&companions, "Qwen2.5-0.5B", err);
  *     job.companions = &companions;
  *     ah_companions_release(&companions);
  *
- * They stay in memory during the whole run, since they may come from a checkpoint that is removed meanwhile.
+ * They stay in memory during the whole run, because the checkpoint they come from may be removed meanwhile.
  */
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_COMPANIONS_H
 #define AH_RUNTIME_TRAIN_CHECKPOINT_COMPANIONS_H
@@ -38,7 +38,6 @@ int ah_companions_read(struct ah_companions *ret_companions, const char *folder,
 /* True if one of the companions is a tokenizer: tokenizer.json, tokenizer.model, vocab.json or vocab.txt. */
 bool ah_companions_has_tokenizer(const struct ah_companions *companions);
 
-/* True if `name` is the name of a companion. */
 bool ah_companions_has_name(const char *name);
 
 void ah_companions_release(struct ah_companions *companions);

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Patterns of all names that a save gives to files, temporary ones too, except companions. The first two are marks. */
+/* Patterns of all names that a save gives to files, even temporary, but not companions'. The first MARKS are marks. */
 static const char *const names_of_saves[] = {AH_LEFTOVER_MARK,
                                              AH_CHECKPOINT_MANIFEST,
                                              "states.bin",
@@ -65,12 +65,12 @@ int ah_leftover_list(const char *folder, struct ah_arena *arena, struct ah_lefto
     return rc;
 }
 
-/* Index of the pattern that matches the name; NAMES: none. */
+/* Returns the index of the pattern that matches the name; NAMES if none does. */
 static size_t kind_of(const char *name)
 {
     size_t i = 0;
     if (ah_companions_has_name(name))
-        return MARKS; /* any index beyond the marks */
+        return MARKS; /* stands for any index that is not a mark's */
     while (i < NAMES && fnmatch(names_of_saves[i], name, 0) != 0)
         i++;
     return i;
@@ -96,7 +96,7 @@ static int check_names(const char *folder, const struct ah_leftover_names *names
     return AH_OK;
 }
 
-/* Lists the folder and finds out whether it is ours. */
+/* Lists the folder, and sets `ret_ours` to whether it is ours. */
 static int examine(const char *folder, struct ah_arena *arena, struct ah_leftover_names *ret_names,
                    bool *ret_ours, struct ah_error *err)
 {
@@ -119,7 +119,7 @@ int ah_leftover_ours(const char *folder, bool *ret_ours, struct ah_error *err)
     return rc;
 }
 
-/* Removes the marks or, if not `marks`, all other files. */
+/* Removes the marks if `marks`, otherwise all other files. */
 static int unlink_names(const char *folder, const struct ah_leftover_names *names, bool marks,
                         struct ah_error *err)
 {

@@ -2,9 +2,9 @@
  *
  * Leftover: finds folders in which a save was killed, and removes folders of checkpoints.
  *
- * A save first makes its mark, AH_LEFTOVER_MARK, which becomes the manifest. A folder is ours if it is empty, or if it
- * has a mark or manifest and otherwise only regular files with names that a save gives. Removal deletes mark and
- * manifest last, so that a killed removal can be finished.
+ * A save first makes its mark, AH_LEFTOVER_MARK, which later becomes the manifest. A folder is ours if it is empty, or
+ * if it has a mark or manifest, and all other entries are regular files with names that a save gives. Removal deletes
+ * mark and manifest last, so that a killed removal can be finished.
  */
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_LEFTOVER_INTERNAL_H
 #define AH_RUNTIME_TRAIN_CHECKPOINT_LEFTOVER_INTERNAL_H
@@ -28,11 +28,10 @@ struct ah_leftover_names {
 int ah_leftover_list(const char *folder, struct ah_arena *arena, struct ah_leftover_names *ret_names,
                      struct ah_error *err);
 
-/* Finds out whether the folder is ours, as defined above. A link to a folder is not. */
+/* Sets `ret_ours` to whether the folder is ours, as defined above. A link to a folder is not. */
 int ah_leftover_ours(const char *folder, bool *ret_ours, struct ah_error *err);
 
-/* Removes the folder if it is ours; otherwise leaves it and sets `ret_removed` to false. AH_E_IO: part of it cannot be
- * removed. */
+/* Removes the folder if it is ours. Otherwise leaves it and sets `ret_removed` to false. AH_E_IO: a part remains. */
 int ah_leftover_remove(const char *folder, bool *ret_removed, struct ah_error *err);
 
 #endif

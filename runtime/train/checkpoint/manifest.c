@@ -32,7 +32,7 @@ const struct ah_checkpoint_file *ah_manifest_file(const struct ah_checkpoint *ma
 
 /* ---- signature ---- */
 
-/* Prints a number as documents do. */
+/* Prints a number in the format of documents. */
 static void print_number(double number, char out[VALUE_TEXT_MAX])
 {
     struct ah_buffer text = {0};
@@ -41,7 +41,7 @@ static void print_number(double number, char out[VALUE_TEXT_MAX])
     ah_buffer_release(&text);
 }
 
-/* Prints the value of a field: "42" for "numeric_signature.run.seed"; "" for lists. */
+/* Prints the value of a field of the signature: "42" for "run.seed"; "" for lists. */
 static void print_value(const struct ah_document *document, const char *field, char out[VALUE_TEXT_MAX])
 {
     char path[AH_SIGNATURE_PATH_MAX + sizeof "numeric_signature."];
@@ -79,7 +79,7 @@ int ah_manifest_check_signature(const struct ah_document *manifest, const char *
 
 /* ---- files ---- */
 
-/* Refuses weights that readers would prefer to those of the manifest. */
+/* Fails if the folder has weights outside the manifest that readers would prefer to those in it. */
 static int check_strangers(const struct ah_checkpoint *manifest, const char *folder, struct ah_error *err)
 {
     static const char *const names[] = {AH_SAFETENSORS_FILE, AH_SAFETENSORS_INDEX};

@@ -16,8 +16,8 @@ int ah_manifest_load(struct ah_document *ret_manifest, const char *folder, struc
 int ah_manifest_check_signature(const struct ah_document *manifest, const char *folder,
                                 const struct ah_signature *signature, struct ah_error *err);
 
-/* Checks the folder's files. AH_E_DOCUMENT: a file is missing or has another size, or the folder has a file of weights
- * that readers would use although it is not in the manifest. */
+/* Checks the folder's files. AH_E_DOCUMENT: a file is missing or has another size, or the folder has weights outside
+ * the manifest that readers would use. */
 int ah_manifest_check_files(const struct ah_document *manifest, const char *folder, struct ah_error *err);
 
 /* Returns the manifest's entry for the file with that name; NULL: none. */

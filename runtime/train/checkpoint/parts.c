@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts: the part of a checkpoint that one of several processes writes and reads. The layout gives each block its
- * offset before anything is written. Nothing is hashed on the way, since a digest needs a file from beginning to end.
- * Afterwards the hash is passed from owner to owner (ah_checkpoint_hash()), and each adds its values from memory.
+ * Parts: writes and reads one process's part of a checkpoint. Offsets of blocks follow from the layout, before anything
+ * is written. Nothing is hashed meanwhile, since a digest needs a file from beginning to end. Afterwards the hash is
+ * passed from owner to owner (ah_checkpoint_hash()), and each adds its values from memory.
  */
 #include "runtime/train/checkpoint/checkpoint_states_internal.h"
 #include "runtime/train/checkpoint/manifest_internal.h"
@@ -16,12 +16,12 @@ enum { SCRATCH_BYTES = AH_CHECKPOINT_PIECE_MAX * sizeof(float) };
 struct part {
     const struct ah_checkpoint_job *job;
     const char *folder;
-    const struct ah_checkpoint_source *source; /* when writing or hashing; else NULL */
-    const struct ah_checkpoint_sink *sink;     /* when reading; else NULL */
+    const struct ah_checkpoint_source *source; /* for writing or hashing; else NULL */
+    const struct ah_checkpoint_sink *sink;     /* for reading; else NULL */
     struct ah_arena arena;                     /* for the states */
     struct ah_checkpoint_states states;
     void *scratch;           /* owned; SCRATCH_BYTES */
-    struct ah_stream stream; /* for the file `open` */
+    struct ah_stream stream; /* of the file `open` */
     const char *open;        /* NULL: no file is open */
     struct ah_error *err;
 };
@@ -46,7 +46,7 @@ static int finish_file(struct part *part)
     return part->open ? ah_stream_finish(&part->stream, NULL, part->err) : AH_OK;
 }
 
-/* Opens the file of the next block. Blocks of a file are adjacent, so one file is open at a time. */
+/* Opens the file `name`, unless it is open. Blocks of a file are adjacent, so one file is open at a time. */
 static int reach_file(struct part *part, const char *name)
 {
     if (part->open && strcmp(part->open, name) == 0)
@@ -72,7 +72,7 @@ static int pass_piece(struct part *part, const struct ah_checkpoint_piece *piece
                         : part->sink->take(part->sink->context, piece, part->scratch, part->err);
 }
 
-/* Writes or reads a block, whose vectors are adjacent. */
+/* Writes or reads the vectors of a block, which are adjacent. */
 static int pass_block(struct part *part, const struct ah_checkpoint_state *state, const char *file)
 {
     struct ah_checkpoint_piece piece = {0};

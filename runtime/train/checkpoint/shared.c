@@ -13,13 +13,13 @@
 
 enum { TOKEN_BYTES = AH_SHARED_TOKEN_MAX - 1, RANDOM_BYTES = TOKEN_BYTES / 2, LOOK_MS = 20 };
 
-/* Rank 0's token comes first, then the answers, all of one length. So several ranks write into the same page. */
+/* Returns the offset of a rank's text, close to other ranks' texts, so that several ranks write into the same page. */
 static off_t place_of(uint32_t rank)
 {
     return (off_t)rank * (TOKEN_BYTES + 1);
 }
 
-/* Writes the token for rank `rank`. All ranks write the same text, each at its own offset. */
+/* Writes the token at the offset of `rank`. All ranks write the same text. */
 static bool write_at(int descriptor, const char *token, uint32_t rank)
 {
     ssize_t done;

@@ -11,14 +11,14 @@
 
 #define PREFIX "step-"
 
-enum { DIGITS_MAX = 16 /* of 2^53 */ };
+enum { DIGITS_MAX = 16 /* digits of 2^53 */ };
 
 static void print_name(uint64_t step, const char *ending, char out[AH_STEPS_NAME_MAX])
 {
     snprintf(out, AH_STEPS_NAME_MAX, PREFIX "%08" PRIu64 "%s", step, ending);
 }
 
-/* The number must print as the same text: no sign, no space, no extra zeros. */
+/* Reads the number of a step. It must print as the same text: no sign, no space, no extra zeros. */
 bool ah_steps_parse(const char *name, const char *ending, uint64_t *ret_step)
 {
     char printed[AH_STEPS_NAME_MAX];

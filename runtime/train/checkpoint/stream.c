@@ -114,7 +114,7 @@ int ah_stream_write(struct ah_stream *stream, const void *bytes, size_t size, st
     return AH_OK;
 }
 
-/* Some kinds of file cannot be synced; that is no failure. */
+/* Syncs a file. A kind of file that cannot be synced is no failure. */
 static int sync_retrying(int descriptor)
 {
     int rc;
@@ -150,9 +150,9 @@ void ah_stream_abandon(struct ah_stream *stream)
 int ah_stream_sync_folder(const char *folder, struct ah_error *err)
 {
     int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* a folder may be writable although it cannot be listed */
     if (descriptor < 0)
-        return errno == EACCES ? AH_OK
-                               : ah_stream_fail(err, folder, "synced"); /* writable, but cannot be listed */
+        return errno == EACCES ? AH_OK : ah_stream_fail(err, folder, "synced");
     int rc = sync_retrying(descriptor) ? ah_stream_fail(err, folder, "synced") : AH_OK;
     close(descriptor);
     return rc;
@@ -182,7 +182,7 @@ int ah_stream_size(const char *folder, const char *name, uint64_t *ret_bytes, st
     return rc;
 }
 
-/* Opens the file without blocking on a pipe of that name. */
+/* Opens the file for reading. Does not block if the name is that of a pipe. */
 int ah_stream_open(struct ah_stream *ret_stream, const char *folder, const char *name, struct ah_error *err)
 {
     struct ah_stream *stream = ret_stream;
@@ -202,7 +202,7 @@ int ah_stream_open(struct ah_stream *ret_stream, const char *folder, const char 
     return rc;
 }
 
-/* Reads up to `size` bytes, less only at the end of the file. */
+/* Reads `size` bytes, or fewer if the file ends before. */
 static int read_some(struct ah_stream *stream, void *bytes, size_t size, size_t *ret_got,
                      struct ah_error *err)
 {

@@ -7,12 +7,12 @@
  *     rc = ah_stream_finish(&stream, digest, err);
  *     ah_stream_abandon(&stream);                                            // in every case
  *
- * Several may write one existing file, each its own ranges, unhashed:
+ * Several streams may write one existing file, unhashed, each its own ranges:
  *
  *     rc = ah_stream_join(&stream, folder, "states.bin", err);
  *     stream.bytes = offset;                                                 // offset of the next write or read
  *
- * It also has other operations on folders and files for checkpoints. Error messages begin with the path.
+ * The module also has other operations on folders and files of checkpoints. Error messages begin with the path.
  */
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_STREAM_INTERNAL_H
 #define AH_RUNTIME_TRAIN_CHECKPOINT_STREAM_INTERNAL_H
@@ -29,13 +29,13 @@ struct ah_stream {
     char path[PATH_MAX];
     int descriptor; /* -1: closed */
     bool writing;
-    bool unhashed;  /* the file is not written from beginning to end, so there is no digest */
-    uint64_t bytes; /* bytes passed so far: the offset of the next byte */
+    bool unhashed;  /* no digest, because the file is not written from beginning to end */
+    uint64_t bytes; /* number of bytes passed, and so the offset of the next byte */
     struct ah_sha256 hash;
 };
 
-/* Makes a new file and reserves `reserve_bytes` for it if the file system can, so that a full disk shows before
- * anything is written. AH_E_IO. The stream is closed after a failure. */
+/* Makes a new file. If the file system can, reserves `reserve_bytes`, so that a full disk shows before anything is
+ * written. AH_E_IO. The stream is closed after a failure. */
 int ah_stream_create(struct ah_stream *ret_stream, const char *folder, const char *name,
                      uint64_t reserve_bytes, struct ah_error *err);
 
@@ -50,29 +50,29 @@ int ah_stream_write(struct ah_stream *stream, const void *bytes, size_t size, st
 /* Reads exactly `size` bytes. AH_E_DOCUMENT: the file ends earlier. */
 int ah_stream_read(struct ah_stream *stream, void *ret_bytes, size_t size, struct ah_error *err);
 
-/* Closes the file, and syncs it first if it was written. The digest covers all bytes that passed; NULL if unhashed. */
+/* Closes the file; if it was written, syncs it first. The digest covers all bytes passed; NULL if unhashed. */
 int ah_stream_finish(struct ah_stream *stream, char ret_sha256[AH_SHA256_HEX_MAX], struct ah_error *err);
 
-/* Closes what is still open; the file stays. */
+/* Closes the file if it is open. The file stays. */
 void ah_stream_abandon(struct ah_stream *stream);
 
 /* Finds the size of a regular file. AH_E_DOCUMENT: it is missing or not a regular file; AH_E_IO. */
 int ah_stream_size(const char *folder, const char *name, uint64_t *ret_bytes, struct ah_error *err);
 
-/* Finds size and sha256 of a file, read through `scratch`. */
+/* Finds size and sha256 of a file, reading it through `scratch`. */
 int ah_stream_digest(const char *folder, const char *name, void *scratch, size_t scratch_bytes,
                      uint64_t *ret_bytes, char ret_sha256[AH_SHA256_HEX_MAX], struct ah_error *err);
 
 /* Writes "FOLDER/NAME". AH_E_IO: the path is too long. */
 int ah_stream_path(const char *folder, const char *name, char ret_path[PATH_MAX], struct ah_error *err);
 
-/* Syncs the names in the folder. AH_E_IO. */
+/* Syncs the list of names in the folder. AH_E_IO. */
 int ah_stream_sync_folder(const char *folder, struct ah_error *err);
 
-/* Writes the folder that contains `path`; "." if it names none. */
+/* Writes the folder that contains `path`; "." if `path` has no folder. */
 void ah_stream_parent(const char *path, char ret_folder[PATH_MAX]);
 
-/* Set the error "PATH: cannot be <done>: <errno>" (AH_E_IO), or any message after a path. Only long paths are cut. */
+/* Set the error "PATH: cannot be <done>: <errno>" (AH_E_IO), or any message after a path. A long path is cut. */
 int ah_stream_fail(struct ah_error *err, const char *path, const char *done);
 int ah_stream_say(struct ah_error *err, int code, const char *path, const char *format, ...) AH_PRINTF(4, 5);
 

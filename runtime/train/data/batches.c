@@ -22,7 +22,7 @@ static int check_options(const struct ah_batches_options *options, struct ah_err
     return AH_OK;
 }
 
-/* Refuses too little data. Messages name the first file, since most data sets have only one. */
+/* Fails if there are too few data. Messages name the first file, since most data sets have only one. */
 static int check_enough(const struct ah_batches_options *options, uint64_t samples, struct ah_error *err)
 {
     const struct ah_dataset_facts *facts = ah_dataset_facts(options->data);
@@ -82,7 +82,7 @@ int ah_batches_init(struct ah_batches *ret_batches, const struct ah_batches_opti
     return AH_OK;
 }
 
-/* Reads a sample's seq+1 tokens. At the end of held-out or aligned data there are fewer; the rest is padding. */
+/* Reads a sample's seq+1 tokens. At the end of held-out or aligned data there are fewer, and the rest is padding. */
 static int read_sample(struct ah_batches *batches, uint64_t sample, struct ah_error *err)
 {
     const size_t wanted = (size_t)batches->options.seq + 1;
@@ -102,7 +102,7 @@ static int read_sample(struct ah_batches *batches, uint64_t sample, struct ah_er
     return AH_OK;
 }
 
-/* Writes the rows of the sample that was read; returns how many bear loss. */
+/* Writes the rows of the sample just read. Returns how many of them bear loss. */
 static uint64_t write_rows(const struct ah_batches *batches, const struct ah_batches_rows *into, size_t row)
 {
     const size_t seq = (size_t)batches->options.seq;

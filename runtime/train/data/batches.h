@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batches: samples of a data set in the order of training, written where the caller wants them.
+ * Batches: gives samples of a data set in the order of training, in arrays of the caller.
  *
  * A SAMPLE is seq+1 consecutive tokens. Sample i begins at token i * seq of the stream, so its last token is the first
- * of the next sample. Every token but the first of the stream is a target once per epoch. Tokens after the last whole
- * sample, fewer than seq, are not trained on.
+ * of the next sample. Each token except the first of the stream is a target once per epoch. Up to seq - 1 tokens after
+ * the last whole sample are not used.
  *
- * THE CURSOR is one integer: sequences consumed since the run began. With n samples per epoch, cursor c means sample
- * permutation(c mod n) of epoch c / n (permutation.h). A batch is cursors c to c+batch-1, in this order for any number
- * of micro-batches, and may reach into the next epoch. Nothing else is kept: cursor, seed and data give the rest.
+ * THE CURSOR is one integer: the number of sequences consumed since the run began. With n samples per epoch, cursor c
+ * means sample permutation(c mod n) of epoch c / n (permutation.h). A batch has the cursors c to c+batch-1, in this
+ * order for any number of micro-batches, and may reach into the next epoch. Nothing else is kept.
  *
  * A ROW is one position of one sequence:
  *
@@ -19,15 +19,14 @@
  *     positions  index - docs: positions restart with every document
  *
  * THE LOSS of a batch is the sum over the rows with mask 1, divided by their number. Ops multiply by
- * ah_batches_loss_scale(), which is 1 / number. If no row of a batch bears loss, the scale is 0: loss and gradients are
- * 0, in an otherwise normal step. A data set in which nothing bears loss is refused.
+ * ah_batches_loss_scale(), which is 1 / number. If no row of a batch bears loss, the scale, loss and gradients are 0 in
+ * an otherwise normal step. A data set without any loss-bearing token is refused.
  *
- * HELD-OUT data are read in order, once. Here n also counts the last, shorter sample, and rows after the end are
- * padding (mask 0, token and target 0, valid positions). So each token is predicted exactly once, and any amount of
- * data is enough.
+ * HELD-OUT data are read in order, once. Then n also counts the last, shorter sample, whose missing rows are padding
+ * (mask 0, token and target 0, valid positions). So each token is predicted once, and any amount of data is enough.
  *
- * ALIGNED DATA (ah_dataset_facts.align) hold whole sequences, each with whole examples and padding. So the last
- * sequence is a sample too, with one row of padding where the next one would begin; seq must be a multiple of align.
+ * ALIGNED DATA (ah_dataset_facts.align) consist of whole sequences, each with whole examples and padding. So the last
+ * sequence is a sample, too; its last row is padding, since no token follows. seq must be a multiple of align.
  *
  *     struct ah_batches batches;
  *     rc = ah_batches_init(&batches, &(struct ah_batches_options){.data = data, .seq = 1024, .batch = 32, .seed = 1},
@@ -51,20 +50,20 @@
 struct ah_batches_options {
     struct ah_dataset *data; /* borrowed until release */
     uint64_t seq;
-    uint64_t batch; /* sequences of a step */
+    uint64_t batch; /* number of sequences in a step */
     uint64_t seed;  /* seed of the order; unused with held_out */
-    bool held_out;  /* in order and padded, instead of shuffled */
+    bool held_out;  /* true: samples in order, with padding; false: shuffled */
 };
 
 struct ah_batches {
     struct ah_batches_options options;
-    uint64_t samples; /* samples in an epoch (n) */
-    uint32_t *tokens; /* owned; (seq+1) of the sample being made */
+    uint64_t samples; /* number of samples in an epoch (n) */
+    uint32_t *tokens; /* owned; (seq+1) tokens of the sample being made */
     uint8_t *bears;   /* owned; (seq+1) */
     uint8_t *begins;  /* owned; (seq+1) */
 };
 
-/* The caller's arrays for rows, (sequences, seq) each. */
+/* The caller's arrays for rows, each (sequences, seq). */
 struct ah_batches_rows {
     uint32_t *tokens;
     uint32_t *targets;
@@ -73,21 +72,21 @@ struct ah_batches_rows {
     uint32_t *docs;      /* (optional) */
 };
 
-/* Returns the number of samples in an epoch, for a seq of at least 1. */
+/* Returns the number of samples in an epoch. `seq` must be at least 1. */
 uint64_t ah_batches_samples(const struct ah_dataset *data, uint64_t seq, bool held_out);
 
-/* AH_E_USAGE: seq or batch is 0, a batch has 2^32 rows or more, or seq does not fit the data's align; data shorter than
- * one batch (says how many tokens it needs); held-out data of fewer than 2 tokens. AH_E_DOCUMENT: nothing in the data
- * bears loss. AH_E_MEMORY. Nothing is allocated afterwards. */
+/* Checks the options and the amount of data. AH_E_USAGE: seq or batch is 0, a batch has 2^32 rows or more, or seq does
+ * not fit the data's align; data shorter than one batch (the text says how many tokens it needs); held-out data of
+ * fewer than 2 tokens. AH_E_DOCUMENT: no token bears loss. AH_E_MEMORY. Nothing is allocated after this call. */
 int ah_batches_init(struct ah_batches *ret_batches, const struct ah_batches_options *options,
                     struct ah_error *err);
 
-/* Fills the rows of `sequences` sequences, starting at `cursor`, and counts the rows that bear loss. Equal cursors give
- * equal rows, however they are cut into calls. The errors of ah_dataset_read(). */
+/* Fills the rows of `sequences` sequences from `cursor` on, and counts the rows that bear loss. Equal cursors give
+ * equal rows, however they are divided into calls. Has the errors of ah_dataset_read(). */
 int ah_batches_fill(struct ah_batches *batches, uint64_t cursor, uint64_t sequences,
                     const struct ah_batches_rows *into, uint64_t *ret_bearing, struct ah_error *err);
 
-/* Returns the steps of one pass over the data: n / batch, rounded up; with held_out the last may have padding. */
+/* Returns the steps of one pass over the data: n / batch, rounded up. With held_out, the last step may have padding. */
 uint64_t ah_batches_steps(const struct ah_batches *batches);
 
 /* Returns 1 / bearing in fp32, rounded once; 0 if bearing is 0. */

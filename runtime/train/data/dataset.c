@@ -14,7 +14,7 @@
 static const char *const endings[AH_DATASET_PARTS] = {
     [AH_DATASET_TOKENS] = "", [AH_DATASET_MASK] = ".mask", [AH_DATASET_DOCS] = ".docs"};
 
-/* Finds FILE.mask or FILE.docs, which need not exist. */
+/* Finds the companion FILE.mask or FILE.docs, if it exists. */
 static int find_companion(struct ah_dataset *data, struct ah_dataset_entry *entry, enum ah_dataset_part part,
                           struct ah_error *err)
 {
@@ -80,7 +80,7 @@ static int add_file(struct ah_dataset *data, const char *path, const struct ah_d
     return AH_OK;
 }
 
-/* Checks that all files or none have this companion: a lost companion would change the training silently. */
+/* Checks that either all files or none have this companion, because a lost one would silently change the training. */
 static int check_alike(const struct ah_dataset *data, enum ah_dataset_part part, struct ah_error *err)
 {
     const struct ah_dataset_entry *with = NULL, *without = NULL;
@@ -94,7 +94,7 @@ static int check_alike(const struct ah_dataset *data, enum ah_dataset_part part,
         without->file.path, without->file.path, endings[part], with->parts[part].path);
 }
 
-/* Refuses text among token files: one of them was named by mistake. Checks that all files have the same align. */
+/* Checks that all files have the same align, and are all text or all tokens: a mixture means a mistaken name. */
 static int check_one_kind(struct ah_dataset *data, struct ah_error *err)
 {
     const struct ah_dataset_file *first = &data->entries[0].file;

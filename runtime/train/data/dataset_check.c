@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The identity is the sha256 of the following, with all integers u64 little-endian:
+ * The identity is the sha256 of the following; all integers are u64, little-endian:
  *
  *     "autohete data 1\n", number of files, .mask exists (0, 1), .docs exists (0, 1)
  *     for each file: bytes of a token, a document begins at its start (0, 1), tokens, offsets in .docs,
  *         then the digests of its leaves (scan_internal.h): tokens without header, .mask, .docs
- *     if examples are aligned: the sequence length that they align to, since an epoch then has one more sample
+ *     if examples are aligned: their sequence length, since an epoch then has one more sample
  */
 #include "runtime/train/data/dataset_internal.h"
 #include "runtime/train/data/scan_internal.h"
@@ -90,7 +90,7 @@ static int check_part(struct ah_dataset *data, struct ah_dataset_entry *entry, e
     return rc;
 }
 
-/* Counts the documents that begin in the file. */
+/* Adds the number of documents that begin in the file to the facts. */
 static int count_documents(struct ah_dataset *data, struct ah_dataset_entry *entry, struct ah_error *err)
 {
     uint64_t first = 0;

@@ -19,11 +19,11 @@ enum ah_dataset_part { AH_DATASET_TOKENS, AH_DATASET_MASK, AH_DATASET_DOCS, AH_D
 
 struct ah_dataset_entry {
     struct ah_dataset_file file;
-    struct ah_source parts[AH_DATASET_PARTS]; /* path NULL: the file has no such companion */
+    struct ah_source parts[AH_DATASET_PARTS]; /* path NULL: no such companion */
     uint64_t offset_bytes;                    /* of the first token */
-    uint64_t n_docs;                          /* number of offsets in .docs */
-    bool begins;                              /* a document begins at the first token, whatever .docs says */
-    bool only_text;                           /* ah_format.only_text */
+    uint64_t n_docs;                          /* number of documents in .docs */
+    bool begins;    /* a document begins at the first token, even if .docs does not say so */
+    bool only_text; /* ah_format.only_text */
 };
 
 enum { AH_DATASET_RAW_WORDS = 8192 };
@@ -34,10 +34,10 @@ struct ah_dataset {
     uint64_t vocabulary;
     struct ah_dataset_entry *entries; /* facts.files; in the arena */
     struct ah_file_sources sources;
-    uint64_t raw[AH_DATASET_RAW_WORDS]; /* elements that are being converted */
+    uint64_t raw[AH_DATASET_RAW_WORDS]; /* elements being converted */
 };
 
-/* Scans every part; sets the facts that follow from it, and the identity. */
+/* Scans every part of every file. Sets the facts that follow from the content, and the identity. */
 int ah_dataset_check(struct ah_dataset *data, const struct ah_dataset_options *options, struct ah_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading. Even if a file has changed since it was checked, all results are in bounds: tokens are compared with the
+ * Reading. Even if a file has changed since the check, all results are in bounds. Tokens are compared with the
  * vocabulary again, mask and begins are 0 or 1, and offsets outside the range are an error.
  */
 #include "runtime/train/data/dataset_internal.h"
@@ -11,12 +11,12 @@
 /* A range of one file, and its place in the caller's arrays. */
 struct stretch {
     struct ah_dataset_entry *entry;
-    uint64_t first; /* in the file */
+    uint64_t first; /* first token, counted in the file */
     size_t count;
     struct ah_dataset_span into;
 };
 
-/* Widens `count` tokens; returns the largest. */
+/* Widens `count` tokens to 32 bits. Returns the largest. */
 static uint32_t widen(const void *raw, unsigned token_bytes, size_t count, uint32_t *ret_tokens)
 {
     const uint8_t *u8 = raw;
@@ -81,7 +81,7 @@ static void mark_begin(const struct stretch *stretch, uint64_t token)
         stretch->into.bears[at] = 0;
 }
 
-/* Finds the first offset that is not below the stretch. Binary search: some 30 reads, of pages in memory. */
+/* Finds the index of the first offset that is not below the stretch, by some 30 reads of pages in memory. */
 static int find_offset(const struct stretch *stretch, int fd, uint64_t *ret_index, struct ah_error *err)
 {
     uint64_t low = 0, high = stretch->entry->n_docs;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Magics as in llm.c: dev/data/data_common.py and llmc/dataloader.h (shards); train_gpt2.cu and its Python side (other
- * files called .bin). A raw file of 16-bit tokens could begin like a shard only with the tokens 55432 or 55713, then
- * 308; its size would have to agree as well.
+ * The magics of shards are in llm.c's dev/data/data_common.py and llmc/dataloader.h. Those of other files called .bin
+ * are in its train_gpt2.cu and the Python side. A raw file of 16-bit tokens begins like a shard only if its first token
+ * is 55432 or 55713 and its second 308. Its size would have to agree as well.
  *
- * Our own header, 64 bytes, little-endian; scripts/tokenize writes it:
+ * scripts/tokenize writes our own header of 64 bytes, little-endian:
  *
  *      0  8 bytes  "AHTOKENS"
  *      8  u32      version, 1
  *     12  u32      bytes of a token, 2 or 4
  *     16  u64      tokens
  *     24  u64      vocabulary of the tokenizer; at most 65536 with 2 bytes
- *     32  u64      sequence length that examples are aligned to; 0: they are not
+ *     32  u64      length of the sequences to which examples are aligned; 0: not aligned
  *     40           zeros
  */
 #include "runtime/train/data/format_internal.h"
@@ -40,8 +40,8 @@ _Static_assert(sizeof(struct own_header) == 64, "as docs/data.md says");
 struct candidate {
     const struct ah_source *source;
     const struct ah_dataset_options *options;
-    const int32_t *head; /* (HEADER_INTS); zeros beyond the end of the file */
-    size_t size;         /* bytes read, at most HEADER_BYTES */
+    const int32_t *head; /* (HEADER_INTS); zeros after the end of the file */
+    size_t size;         /* number of bytes read, at most HEADER_BYTES */
 };
 
 struct shard_kind {
@@ -52,7 +52,7 @@ struct shard_kind {
 
 static const struct shard_kind shard_kinds[] = {{20240520, 1, 2}, {20240801, 7, 4}};
 
-/* Files of llm.c that hold no tokens. */
+/* Files of llm.c without tokens. */
 static const struct {
     int32_t magic;
     const char *what;
@@ -88,7 +88,7 @@ static const struct {
     {".docs", "the documents of a data file", "name that file"},
 };
 
-/* Other formats, by their first bytes. */
+/* First bytes of files in other formats. */
 static const struct {
     const char *magic;
     size_t size;
@@ -152,7 +152,7 @@ static bool is_whole_shard(const struct candidate *file)
            file->source->bytes - HEADER_BYTES == (uint64_t)file->head[2] * kind->token_bytes;
 }
 
-/* Reads a shard's header. It states the number of tokens, and the file must end after them. */
+/* Reads a shard's header. The file must end after the number of tokens that the header states. */
 static int read_shard(struct ah_format *ret_format, const struct candidate *file, struct ah_error *err)
 {
     const struct shard_kind *kind = shard_kind(file);
@@ -182,7 +182,7 @@ static int read_shard(struct ah_format *ret_format, const struct candidate *file
     return AH_OK;
 }
 
-/* Returns what is wrong with the fields of our header; NULL: nothing. */
+/* Returns what is wrong with the fields of our header; NULL if nothing is. */
 static const char *own_fault(const struct own_header *own, uint64_t bytes)
 {
     static const unsigned char zeros[sizeof own->zeros];
@@ -200,7 +200,7 @@ static const char *own_fault(const struct own_header *own, uint64_t bytes)
     return NULL;
 }
 
-/* Refuses a tokenizer with more words than the model has rows, unless an option gives the format. */
+/* Fails if the file's tokenizer has more words than the model has rows, unless an option gives the format. */
 static int check_vocabulary(const struct candidate *file, uint64_t theirs, struct ah_error *err)
 {
     uint64_t ours = file->options->vocabulary;
@@ -299,7 +299,7 @@ static int refuse_others(const struct candidate *file, struct ah_error *err)
     return AH_OK;
 }
 
-/* True if everything that was read could be tokens of this width. */
+/* True if all bytes read so far could be tokens of this width. */
 static bool fits(const struct candidate *file, unsigned width)
 {
     uint64_t vocabulary = file->options->vocabulary;
@@ -314,7 +314,7 @@ static bool fits(const struct candidate *file, unsigned width)
     return true;
 }
 
-/* For a name that means tokens, but of unknown width: finds the only width whose tokens are in the vocabulary. */
+/* Finds the only width whose tokens are in the vocabulary, for a file whose name means tokens of unknown width. */
 static int take_width_that_fits(struct ah_format *ret_format, const struct candidate *file,
                                 struct ah_error *err)
 {
@@ -386,7 +386,7 @@ static int guess_format(struct ah_format *ret_format, const struct candidate *fi
                                         : take_text(ret_format, file, err);
 }
 
-/* A tokenizer with more than 65536 words does not write 16 bits: the tokens are another model's, or were truncated. */
+/* Fails for 16-bit tokens if the model's vocabulary exceeds 65536. They are another model's, or were truncated. */
 static int check_width(const struct ah_format *format, const struct candidate *file, struct ah_error *err)
 {
     if (format->token_bytes != 2 || format->format == AH_DATASET_HEADED ||

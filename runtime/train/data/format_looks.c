@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Guesses the format of bytes. An answer is "yes" only if data of no other format we read could look like this by
- * chance. With too few bytes it is "no".
+ * Guesses the format of bytes. A function returns true only if data in another format that we read would not look like
+ * this by chance. It returns false for too few bytes.
  */
 #include "runtime/train/data/format_internal.h"
 
@@ -17,7 +17,7 @@ static size_t count_zeros(const unsigned char *bytes, size_t size, size_t first)
     return zeros;
 }
 
-/* A byte order mark; or characters of one byte, each with a zero before or after it. */
+/* True for a byte order mark, or if each character is one byte with a zero before or after it. */
 bool ah_format_is_utf16(const void *bytes, size_t size)
 {
     const unsigned char *at = bytes;
@@ -30,7 +30,7 @@ bool ah_format_is_utf16(const void *bytes, size_t size)
     return (even == size / 2 && !odd) || (odd == size / 2 && !even);
 }
 
-/* Printable ASCII, line ends, and bytes of UTF-8 beyond ASCII. */
+/* True for printable ASCII, line ends, and bytes of UTF-8 beyond ASCII. */
 bool ah_format_is_text(const void *bytes, size_t size)
 {
     const unsigned char *at = bytes;
@@ -40,7 +40,7 @@ bool ah_format_is_text(const void *bytes, size_t size)
     return size >= LEAST_BYTES;
 }
 
-/* Every second 32-bit word is 0: the high halves of numbers below 2^32. */
+/* True if every second 32-bit word is 0, like the high half of a number below 2^32. */
 bool ah_format_is_int64(const void *bytes, size_t size)
 {
     const uint32_t *words = bytes;

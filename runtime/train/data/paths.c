@@ -15,7 +15,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-/* Words in names of held-out data. Without this check, training on such files would go unnoticed. */
+/* Words in names of held-out data. They reveal training on such files, which would otherwise go unnoticed. */
 static const char *const held_out_words[] = {"val", "valid", "validation", "test", "eval", "heldout"};
 
 static const char *const token_endings[] = {".bin", ".u16", ".u32", NULL};
@@ -55,7 +55,7 @@ static void sort_from(struct ah_paths *paths, size_t first)
 
 /* ---- folders ---- */
 
-/* True if one of the words is in the name, delimited by characters other than letters and digits. */
+/* True if one of the words is in the name, delimited by characters that are neither letters nor digits. */
 static bool is_held_out(const char *path)
 {
     const char *at = strrchr(path, '/');

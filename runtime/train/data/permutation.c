@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A place is a pair (left, right) of `bits` bits each. A round maps (left, right) to (right, left ^ f(right)), which
- * can be undone for any f; here f is Philox, keyed by seed, epoch, round and right. Results of n or more are mapped
+ * can be undone for any f. Here f is Philox, keyed by seed, epoch, round and right. A result of n or more is mapped
  * again (cycle walking). In a permutation no path enters a cycle from outside, so the walk ends below n, after fewer
- * than four maps on average. Luby and Rackoff (1988): three rounds suffice against an observer; eight leave margin for
- * squares of a few bits.
+ * than four maps on average. By Luby and Rackoff (1988), three rounds suffice against an observer; eight leave a margin
+ * for pairs of a few bits.
  */
 #include "runtime/train/data/permutation.h"
 

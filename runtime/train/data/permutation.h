@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Permutation: the order of the samples in an epoch, as a pure function of (seed, epoch, n, place).
+ * Permutation: gives the order of the samples in an epoch, as a pure function of (seed, epoch, n, place).
  *
- * It is a Feistel network over the smallest square of a power of two that holds n, keyed by Philox, and repeated until
- * the result is below n. So every place has one sample and every sample one place. It takes constant time and
- * no table. It is part of the numeric signature and never changes.
+ * It is a Feistel network, keyed by Philox, over the smallest square of a power of two that is at least n. It is
+ * repeated until the result is below n. So every place has one sample, and every sample one place. It takes constant
+ * time and no table. It is part of the numeric signature and never changes.
  *
  *     uint64_t sample = ah_permutation_at(seed, cursor / n, n, cursor % n);
  */
@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-/* The most samples that it can permute. */
+/* The largest number of samples that can be permuted. */
 #define AH_PERMUTATION_MAX (UINT64_C(1) << 62)
 
 /* Returns the sample at `place` of `epoch`; place < n <= AH_PERMUTATION_MAX, epoch < 2^48 (asserted). Any thread. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Scan: a leaf is read into its thread's memory, and checked and hashed while it is in the cache. Checks first take the
- * largest element of a range, which compiles to vector code. Only if that breaks the rule, they search for the
- * first element that does.
+ * Scan: each leaf is read into memory of a thread, and is checked and hashed while it is in the cache. A check first
+ * finds the largest element, which compiles to vector code. Only if the largest element breaks the rule, the check
+ * searches for the first one that does.
  */
 #include "runtime/train/data/scan_internal.h"
 
@@ -14,7 +14,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "token files are little-endian and read as they are");
 
-/* LEAD_BYTES before the elements of a leaf hold the previous element, and keep the elements aligned. */
+/* Memory before the elements of a leaf: it ends with the previous element, and keeps the elements aligned. */
 enum { LEAD_BYTES = 64, ROOM_BYTES = LEAD_BYTES + AH_SCAN_LEAF_BYTES };
 
 struct pass {
@@ -24,7 +24,7 @@ struct pass {
     unsigned char *digests; /* (leaves, AH_SHA256_BYTES) */
     atomic_uint_least64_t bad;
     atomic_uint_least64_t ones;
-    atomic_int reason; /* of a read that failed; 0: none */
+    atomic_int reason; /* reason of a failed read; 0: none failed */
     atomic_bool stopped;
 };
 
@@ -102,7 +102,7 @@ static size_t check_mask(const struct ah_scan *scan, const struct leaf *leaf)
     return i;
 }
 
-/* The element before the leaf, if any, is stored just before the leaf's elements. */
+/* Checks increasing offsets. The element before the leaf, if any, is stored just before the leaf's elements. */
 static size_t check_offsets(const struct ah_scan *scan, const struct leaf *leaf)
 {
     const uint64_t *offsets = (const void *)leaf->elements;
@@ -144,7 +144,7 @@ static void hash_leaf(const unsigned char *elements, size_t bytes, unsigned char
     ah_sha256_finish(&hash, ret_digest);
 }
 
-/* Worker 0 is the calling thread. */
+/* Reports progress if this is the calling thread, which is worker 0. Returns false if the scan must stop. */
 static bool report_progress(struct ah_scanner *scanner, size_t bytes, unsigned worker)
 {
     uint64_t done = atomic_fetch_add(&scanner->done_bytes, bytes) + bytes;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Scan: one parallel pass over the elements of a file. It finds the first that breaks a rule, and hashes all.
+ * Scan: one parallel pass over the elements of a file. It finds the first element that breaks a rule, and hashes all.
  *
- * The content is cut into leaves of AH_SCAN_LEAF_BYTES. The digests of the leaves, in order, enter the caller's hash,
- * so any number of threads gives the same result.
+ * The content is divided into leaves of AH_SCAN_LEAF_BYTES. The digests of the leaves are added to the caller's hash in
+ * order, so the result does not depend on the number of threads.
  *
  *     struct ah_scan scan = {.source = &file->mask, .bytes = n, .element_bytes = 1, .rule = AH_SCAN_MASK};
  *     rc = ah_scan_run(&scan, &sources, &scanner, &hash, err);
@@ -43,20 +43,21 @@ struct ah_scan {
     uint64_t ones; /* result of AH_SCAN_MASK */
 };
 
-/* State that scans share. */
+/* State shared by several scans. */
 struct ah_scanner {
     struct ah_pool *pool;  /* borrowed */
     unsigned char *leaves; /* owned; a buffer of one leaf for each thread of the pool */
     ah_dataset_progress_fn *progress;
     void *context;
-    uint64_t total_bytes; /* of all scans that will be run */
+    uint64_t total_bytes; /* sum over all scans to be run */
     atomic_uint_least64_t done_bytes;
 };
 
 int ah_scan_init(struct ah_scanner *ret_scanner, const struct ah_dataset_options *options,
                  uint64_t total_bytes, struct ah_error *err);
 
-/* AH_E_IO, AH_E_MISMATCH (the file has shrunk), AH_E_INTERRUPTED, AH_E_MEMORY. A broken rule is a result, no error. */
+/* Scans and hashes the elements. A broken rule is a result, no error. AH_E_IO, AH_E_MISMATCH (the file has shrunk),
+ * AH_E_INTERRUPTED, AH_E_MEMORY. */
 int ah_scan_run(struct ah_scan *scan, struct ah_file_sources *sources, struct ah_scanner *scanner,
                 struct ah_sha256 *hash, struct ah_error *err);
 

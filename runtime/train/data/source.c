@@ -55,7 +55,7 @@ static void close_slot(struct ah_source_slot *slot)
     slot->source = NULL;
 }
 
-/* Opens the source in the least recently used slot. Non-blocking, since the file may have become a pipe. */
+/* Opens the source in the least recently used slot. The open does not block, even if the file has become a pipe. */
 static int open_slot(struct ah_file_sources *sources, struct ah_source *source, struct ah_error *err)
 {
     size_t oldest = 0;

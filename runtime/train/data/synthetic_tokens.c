@@ -31,7 +31,7 @@ static int make_file(struct ah_synthetic_tokens *tokens, struct ah_error *err)
     return AH_OK;
 }
 
-/* Appends the tokens; each call of Philox gives four. */
+/* Appends the tokens. Each call of Philox gives four. */
 static void put_tokens(struct ah_buffer *out, const struct ah_synthetic_tokens_options *options,
                        size_t token_bytes)
 {

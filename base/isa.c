@@ -12,7 +12,7 @@
 
 enum {
     XSAVE_YMM = 0x6,    /* XCR0: XMM and YMM */
-    XSAVE_ZMM = 0xE6,   /* XMM and YMM, opmask, ZMM's upper halves and registers */
+    XSAVE_ZMM = 0xE6,   /* XMM, YMM, opmask, upper halves of ZMM0 to 15, ZMM16 to 31 */
     XSAVE_AMX = 0x60000 /* XCR0: tile configuration and tile data */
 };
 

@@ -35,7 +35,7 @@ static const struct ah_option check_table[] = {
      "the cluster that cluster plans were made for; with --model"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
-/* A document that plans were made from. */
+/* A document from which plans were made. */
 struct check_input {
     struct ah_document document;
     char sha256[AH_DOCUMENT_DIGEST_MAX];

@@ -518,7 +518,7 @@ const struct ah_verb ah_verb_cluster = {
                  {"cluster m.json --ranks 2 --link 1GB/s -o cluster.json",
                   "two ranks on the CPU of one machine"},
                  {"cluster m.json --ranks 2 --apart --link 1Gbit -o cluster.json",
-                  "one machine in place of two, with half of it each and a cable between"},
+                  "one machine stands for two: each gets half of it, with a cable between them"},
                  {"cluster 2xrtx4090-64g rtx3090-64g --link 10Gbit", "built-in machines, from estimates"},
                  {"cluster big=a100.json 3xdesktop.json --link 1.1GB/s --latency 30 -o cluster.json",
                   "a server and three desktops, the network as measured"}},

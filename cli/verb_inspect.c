@@ -221,6 +221,6 @@ const struct ah_verb ah_verb_inspect = {
                  {"inspect machine.json", "what was measured, and how sure it is"},
                  {"inspect rtx4090-64g --json >mine.json", "a built-in machine, to be edited"},
                  {"inspect plan.json --html plan.html", "a plan in the browser"},
-                 {"inspect data/train-00000.bin", "what of these data is learned"}},
+                 {"inspect data/train-00000.bin", "which part of these data is learned"}},
     .run = inspect_run,
 };

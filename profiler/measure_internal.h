@@ -102,7 +102,7 @@ struct ah_measure {
 /* Announces the sets of the running part. */
 void ah_measure_sets(struct ah_measure *measure, unsigned sets);
 
-/* Returns the sampler of the next set, which reports progress. `what` is for people, formatted like printf. */
+/* Returns a sampler for the next set; it reports progress. `what` is for people, formatted like printf. */
 struct ah_sampler ah_measure_sampler(struct ah_measure *measure, const char *what, ...) AH_PRINTF(2, 3);
 
 /* Appends a sentence to `noise`, formatted like printf. It is lost if memory runs out. */

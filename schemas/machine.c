@@ -196,7 +196,8 @@ static const struct ah_field block_fields[] = {
      .about = "The backward pass under each config of activations."},
     {0}};
 AH_TABLE(block, ah_machine_block, "block",
-         "Passes of a model's blocks over a micro-batch, as a training step has them.", block_check);
+         "The forward and backward passes of a model's blocks over one micro-batch, as in a training step.",
+         block_check);
 
 static const struct ah_field disk_fields[] = {
     AH_ROW_GROUP(ah_machine_disk, read_bytes_per_s, &ah_metric_table, "Rate of reading one large file."),

@@ -137,7 +137,7 @@ static const struct ah_field move_fields[] = {
     AH_ROW_COUNT(ah_move, bytes, 1, AH_FIELD_COUNT_MAX, "Size of the shards."),
     {0}};
 static const struct ah_rule move_rules[] = {
-    {"tier", "storage", AH_RULE_IS, "medium", "storage", "must be storage if the tier is"},
+    {"tier", "storage", AH_RULE_IS, "medium", "storage", "must be storage if the tier is storage"},
     {"medium", "storage", AH_RULE_FORBIDS, "node", NULL, "does not go with storage"},
     {"via", NULL, AH_RULE_IS, "tier", "storage", "must be storage if 'via' names a node"},
     {"medium", "gpu", AH_RULE_REQUIRES, "gpu", NULL, "is missing; a GPU's memory needs it"},

@@ -161,8 +161,8 @@ static bool lies_in(const char *path, const char *folder)
     return !strncmp(real, above, length) && (real[length] == '/' || !strcmp(above, "/"));
 }
 
-/* Checks that the output is not a file in a folder of weights, checkpoints or data, not even by a link. A log may be
- * beside checkpoints, but any file in a folder of data may be data. */
+/* Checks that the output is not a file in a folder of weights, checkpoints or data, not even by a link. A log is
+ * allowed beside checkpoints, but not beside data, where any file could be taken for data. */
 static int check_folder(const struct output *output, const struct named *read, const char *folder,
                         struct ah_error *err)
 {

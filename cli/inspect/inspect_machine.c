@@ -71,7 +71,7 @@ static void put_facts(struct ah_cli *cli, const struct ah_machine *machine)
     ah_table_print(&facts, &cli->out, cli->out_style, cli->table_columns);
 }
 
-/* Prints the rates of algorithms, except for entries without times, as in plans. */
+/* Prints the rates of algorithms. Entries without times, such as those of plans, are left out. */
 static void put_algorithms(struct ah_cli *cli, const struct ah_machine *machine)
 {
     const struct ah_algorithms *algorithms = machine->algorithms;

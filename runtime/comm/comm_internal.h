@@ -33,7 +33,7 @@ enum comm_order { ORDER_NONE, ORDER_OPEN, ORDER_CHANNELS, ORDER_CLOSE };
 struct ah_comm {
     struct ah_comm_options options;
     const struct ah_comm_driver *driver; /* from the options */
-    struct ah_lane *thread;              /* owned; the engine */
+    struct ah_lane *thread;              /* owned; runs the engine */
     struct ah_comm_end *end;             /* the driver's; NULL before open and after close */
 
     pthread_mutex_t mutex;

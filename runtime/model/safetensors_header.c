@@ -268,7 +268,8 @@ static int read_length(const struct header *header, uint64_t *ret_bytes)
         return REFUSE(header, NULL, "begins with a header of %" PRIu64 " bytes; is it a safetensors file?",
                       length);
     if (length > header->file->bytes - LENGTH_BYTES)
-        return REFUSE(header, NULL, "has %" PRIu64 " bytes, its header alone %" PRIu64 "; is it cut?",
+        return REFUSE(header, NULL,
+                      "has %" PRIu64 " bytes, but its header alone needs %" PRIu64 "; is the file cut off?",
                       header->file->bytes, length);
     *ret_bytes = length;
     return AH_OK;

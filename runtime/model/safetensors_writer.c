@@ -104,7 +104,7 @@ static int open_file(struct ah_safetensors_writer *writer, int flags, struct ah_
     return writer->descriptor < 0 ? fail_write(err, writer->path) : AH_OK;
 }
 
-/* Creates the file. If the file system can, reserves its space, so that a full disk shows now. */
+/* Creates the file, and reserves its space where the file system supports that, so that a full disk shows now. */
 static int create_file(struct ah_safetensors_writer *writer, uint64_t bytes, struct ah_error *err)
 {
     int rc = open_file(writer, O_CREAT | O_EXCL, err);

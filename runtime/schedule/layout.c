@@ -6,14 +6,14 @@
  *     the stack: each tensor above the highest stacked tensor still alive when it begins
  *     other tensors, in gaps between each other and above what is alive of the stack (layout_fit.c)
  *
- * The other tensors are placed downwards from the largest sum of live bytes. So gradients can use the space above the
- * stack, which grows while activations are freed.
+ * The other tensors are placed downwards: their upper limit is the largest sum of live bytes. While activations are
+ * freed, the space above the stack grows, and gradients can use it.
  *
  * INVARIANTS
  *   1. All offsets and sizes are whole units of AH_LAYOUT_ALIGN.
  *   2. `top[p]` is at or above the end of every persistent and stacked tensor that lives at p.
- *   3. The stack begins at the cut: the boundary between positions that the fewest stacked bytes cross. If lifetimes
- *      nest, none do, and the stack wastes no byte. A tensor that crosses keeps its memory all the time.
+ *   3. The stack begins at the cut, the boundary between two positions that is crossed by the fewest stacked bytes. If
+ *      lifetimes nest, no byte crosses it, and the stack wastes none. A tensor that crosses keeps its memory.
  */
 #include "runtime/schedule/layout_internal.h"
 

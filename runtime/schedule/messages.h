@@ -16,8 +16,8 @@
  * memory beyond what the document shows.
  *
  * INVARIANTS of a program that was read:
- * 1. Each message has one position that sends it or is the first to need it. For a word that no position needs, it is
- *    AH_MESSAGES_NEVER.
+ * 1. Each message has one position, which sends it or is the first to need it. A word that no position needs has the
+ *    position AH_MESSAGES_NEVER.
  * 2. from <= at <= to: a message is sent, or first needed, during its tensor's lifetime.
  * 3. Within a channel, `at` ascends from message to message, and so does `from` if the messages arrive here.
  *

@@ -48,7 +48,7 @@ struct ranks {
     uint64_t sent;                              /* ticket of the latest send on any channel */
     struct ranks_partner *partner[AH_CHANNELS]; /* if messages take turns, by micro-batch; else NULL */
     uint64_t moved[AH_CHANNELS];                /* number of sends so far; used only by the lane `send` */
-    bool trains_now;                            /* if false, receives do not move with sends */
+    bool trains_now;                            /* if false, a receive is posted alone, not with a send */
 
     struct ah_comm_moved *together; /* owned: messages of the lane `sums` that will move with the next one */
     size_t n_together;

@@ -2,11 +2,12 @@
  *
  * Finds the lanes for which compute waited: the measured counterpart of `blame` in runtime/schedule/dispatch.c.
  *
- * 1. The last few instances of every item are kept, by iteration. An instance waited for the one of these that ended
- *    last: an instance it waits for in the plan; if it takes a slot, the instance that gave the slot back (with n
- *    slots, take k waits for give k - n); for compute and the norm, an op that no plan mentions.
- * 2. The wait [from, start] of a compute item is charged backwards. The lane of the item it waited for is charged for
- *    the time since that item could begin, then the lane that delayed that item, and so on, until `from` or compute.
+ * 1. The last few instances of every item are kept, by iteration. An instance may wait for instances that the plan
+ *    names; if it takes a slot, for the instance that gave the slot back (with n slots, take k waits for give k - n);
+ *    for compute and the norm, for an op that no plan mentions. It waited for whichever of these ended last.
+ * 2. The wait [from, start] of a compute item is charged backwards. The lane of the item it waited for is charged from
+ *    the time when that item could begin. The time before is charged to the lane that delayed that item, and so on,
+ *    until `from` or compute.
  * 3. The first round of a run has two instances of early items; only the later instance is kept.
  */
 #include "runtime/train/tally_internal.h"

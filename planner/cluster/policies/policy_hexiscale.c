@@ -113,7 +113,7 @@ static void fill_gpus(struct hexiscale *h)
         if (c && problem->classes[c - 1].node == node)
             continue;
         for (size_t g = count_gpus(problem, node); g > 0; g--, at++) {
-            h->node[at] = c; /* for now the node's first class, to look up links */
+            h->node[at] = c; /* first the node's first class, to look up links */
             h->flops[at] = h->search->input->flops_per_s[problem->classes[c].kind];
         }
     }

@@ -41,8 +41,8 @@ struct loop_end {
     struct ah_comm_hub *hub;
     uint32_t rank;
     bool is_present, is_described, is_closed;
-    bool is_woken;                  /* wake was called since its last sleep */
-    bool is_stuck;                  /* is_serial: the end's turn seems to wait for a turn that never ends */
+    bool is_woken; /* wake was called since its last sleep */
+    bool is_stuck; /* if messages take turns: its turn seems to wait for one that never ends */
     const struct loop_slot *blocks; /* is_stuck: the slot for which the turn waits */
     pthread_cond_t changed;
     struct ah_comm_wishes wishes; /* borrowed until close */

@@ -34,8 +34,9 @@ struct ah_cuda_near_options {
  * second. If there are more threads than processors, no thread is pinned. Missing or damaged files are ignored. */
 void ah_cuda_near_find(struct ah_cuda_near *ret_near, const struct ah_cuda_near_options *options);
 
-/* The processors of a thread before ah_cuda_near_enter() pinned it, and threads that it starts, to the submitter's
- * processor. ah_cuda_near_leave() undoes that. If the system refuses, nothing changes. */
+/* The processors on which a thread could run before ah_cuda_near_enter(). That call pins the thread, and all threads it
+ * starts, to the submitter's processor; ah_cuda_near_leave() gives back the old set. If the system refuses, nothing
+ * changes. */
 struct ah_cuda_near_mask {
     unsigned long bits[128]; /* a bit for each of 8192 processors; all zero: nothing to undo */
 };

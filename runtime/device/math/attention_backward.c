@@ -37,7 +37,7 @@ enum {
 
 struct strip {
     struct ah_attention_sight sight;
-    uint32_t *query; /* packed as a b, k along the head */
+    uint32_t *query; /* packed like operand `b`; k runs along the head */
     uint32_t *dout;
     float *dquery;  /* (panels, 32, LANES): sums */
     float *dscores; /* (keys of a block, LANES), as a b */
@@ -66,8 +66,8 @@ struct unit {
     unsigned char *key;            /* (tiles of a block, steps): packed keys */
     unsigned char *value;          /* (tiles of a block, steps): packed values */
     unsigned char *key_transposed; /* (panels): packed keys, transposed */
-    unsigned char *weights;        /* weights for a tile, packed as an a */
-    unsigned char *dscores;        /* slopes for a tile, packed as an a */
+    unsigned char *weights;        /* weights for a tile, packed like operand `a` */
+    unsigned char *dscores;        /* slopes for a tile, packed like operand `a` */
     float *sums;                   /* two tiles: scores and gradients of weights */
     float *dkey;                   /* (tiles, panels, 32, 32): sums */
     float *dvalue;                 /* (tiles, panels, 32, 32): sums */

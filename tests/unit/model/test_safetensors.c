@@ -192,8 +192,8 @@ TEST_IN(safetensors, refuses_lengths_that_cannot_be, root_make, root_remove)
         {UINT64_MAX, "begins with a header of 18446744073709551615 bytes; is it a safetensors file?"},
         {UINT64_C(0x7FF8000000000000), "begins with a header"}, /* a NaN */
         {100000001, "begins with a header of 100000001 bytes"},
-        {100000000, "has 10 bytes, its header alone 100000000; is it cut?"},
-        {3, "has 10 bytes, its header alone 3"},
+        {100000000, "has 10 bytes, but its header alone needs 100000000; is the file cut off?"},
+        {3, "has 10 bytes, but its header alone needs 3"},
         {0, "does not begin with '{'"}};
     struct ah_safetensors files;
     struct ah_error err = {0};

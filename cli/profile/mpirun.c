@@ -19,8 +19,6 @@
 
 enum { NOT_FOUND = 127, NAP_MS = 50, NAP_NS = NAP_MS * 1000 * 1000, READ_BYTES = 1 << 16 };
 
-/* ---- the command line ---- */
-
 static const char *program_of(struct ah_arena *arena, struct ah_error *err)
 {
     char program[4096];
@@ -81,8 +79,6 @@ int ah_mpirun_words(const struct ah_hosts *hosts, bool one_each, const char *con
     *ret_command = command;
     return AH_OK;
 }
-
-/* ---- the child ---- */
 
 static void become(const char *const *command, const int *pipe_ends)
 {

@@ -47,8 +47,6 @@ void ah_profile_report_print(const struct ah_profile_report *report, struct ah_b
     ah_buffer_puts(out, "end\n");
 }
 
-/* ---- reading ---- */
-
 struct reader {
     const char *at, *end;
     struct ah_arena *arena;

@@ -34,8 +34,6 @@ static int fill_nodes(const struct ah_cluster_plan *plan, struct ah_arena *arena
     return AH_OK;
 }
 
-/* ---- nodes named like hosts ---- */
-
 /* Uses up a slot of the host called `name`; false: it has no slot left. */
 static bool take_slot(struct ah_hosts *hosts, const char *name)
 {
@@ -69,8 +67,6 @@ static int place_by_name(const struct ah_hosts *given, const struct slots *slots
         *ret_hosts = placed;
     return AH_OK;
 }
-
-/* ---- other nodes, in the file's order ---- */
 
 /* Assigns slots to ranks in the order of the file; slots after the last rank are only counted. */
 static void place_in_order(const struct ah_hosts *hosts, struct slots *slots)
@@ -123,8 +119,6 @@ int ah_run_hosts_place(const struct ah_hosts *given, const struct ah_cluster_pla
         *ret_hosts = *given;
     return rc;
 }
-
-/* ---- mpirun ---- */
 
 /* Returns the command line without '--hosts'; NULL: out of memory. */
 static const char *const *words_of(struct ah_cli *cli)

@@ -118,8 +118,6 @@ static void estimate(const struct ah_pricing_rates *rates, const struct ah_job *
     }
 }
 
-/* ---- measured ---- */
-
 static double measured_us(const struct ah_machine_block *block, int activations)
 {
     for (size_t i = 0; i < block->n_backward; i++)

@@ -18,8 +18,6 @@ struct family {
     uint32_t sizes[AH_POLICIES_NUMBERS], read[AH_POLICIES_NUMBERS];
 };
 
-/* ---- numbers from blocks ---- */
-
 static void read_numbers(struct family *f)
 {
     uint32_t n = (uint32_t)f->plan->n_blocks;
@@ -49,8 +47,6 @@ static void read_numbers(struct family *f)
     };
     memcpy(f->read, numbers[f->plan->policy], sizeof f->read);
 }
-
-/* ---- placements ---- */
 
 static int make_job(struct family *f, struct ah_arena *arena, struct ah_error *err)
 {
@@ -105,8 +101,6 @@ static bool is_placed(struct family *f, size_t number, uint32_t numbers[AH_POLIC
     }
     return false;
 }
-
-/* ---- the policy ---- */
 
 static bool is_ordered(const struct ah_plan *plan)
 {

@@ -53,8 +53,6 @@ static int check_inputs(const struct ah_recovery_request *request, struct ah_err
     return AH_OK;
 }
 
-/* ---- candidates ---- */
-
 static bool slices_suffice(const struct recovering *r, const struct ah_cluster_plan *plan)
 {
     for (size_t p = 0; p < plan->n_pipelines; p++)
@@ -134,8 +132,6 @@ static int consider_new(struct recovering *r, struct ah_cluster_shortage *ret_sh
         certify(r, &plan.solver);
     return rc;
 }
-
-/* ---- the result ---- */
 
 static void fill_moves(struct recovering *r)
 {

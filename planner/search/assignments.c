@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- menus ---- */
-
 static double price_of(const struct ah_vary *vary, const struct ah_milp_result *bound, size_t block,
                        const struct ah_config *config)
 {
@@ -53,8 +51,6 @@ int ah_assignments_init(struct ah_assignments *set, const struct ah_vary *vary,
     return AH_OK;
 }
 
-/* ---- counting ---- */
-
 /* Counts the assignments of `block` and all later blocks whose prices add up to at most `most_us`; stops at `most`. */
 static uint64_t count_from(const struct ah_assignments *set, size_t block, double most_us, uint64_t most)
 {
@@ -71,8 +67,6 @@ uint64_t ah_assignments_count(const struct ah_assignments *set, uint64_t most)
 {
     return count_from(set, 0, set->most_us, most);
 }
-
-/* ---- trying ---- */
 
 struct walk {
     const struct ah_assignments *set;

@@ -50,8 +50,6 @@ void ah_shortlist_take(struct ah_shortlist *list, const struct ah_config *config
     *place = entry;
 }
 
-/* ---- climbing ---- */
-
 struct climb {
     struct ah_evaluator *evaluator;
     const struct ah_vary *vary;

@@ -106,8 +106,6 @@ int ah_run_resume_read(struct ah_run *run, struct ah_error *err)
     return rc;
 }
 
-/* ---- writing ---- */
-
 static const char *absolute(struct ah_run *run, const char *path)
 {
     char folder[PATH_MAX], full[2 * PATH_MAX];

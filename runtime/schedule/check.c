@@ -11,8 +11,6 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- differences ---- */
-
 bool ah_check_near(double a, double b)
 {
     return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b));
@@ -34,8 +32,6 @@ int ah_check_count(const char *place, uint64_t stated, uint64_t derived, const c
     return ah_error_set(err, AH_E_DOCUMENT, "%s: is %" PRIu64 "; %" PRIu64 " %s", place, stated, derived,
                         source);
 }
-
-/* ---- the model ---- */
 
 static int make_job(const struct ah_plan *plan, struct ah_arena *arena, struct ah_job *ret_job,
                     struct ah_error *err)
@@ -134,8 +130,6 @@ static int read_times(const struct ah_plan *plan, const struct ah_job *job, stru
         .groups = groups, .h2d_latency_us = copies.us_a_tile, .h2d_us_per_byte = copies.us_a_byte};
     return AH_OK;
 }
-
-/* ---- the whole check ---- */
 
 static int check_job(const struct ah_plan *plan, struct ah_error *err)
 {

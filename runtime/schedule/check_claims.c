@@ -48,8 +48,6 @@ static int check_rate(const struct ah_plan *plan, struct ah_error *err)
                            err);
 }
 
-/* ---- the solver ---- */
-
 static enum ah_plan_status status_of(const struct ah_plan_solver *solver)
 {
     if (solver->bound_us <= 0)
@@ -70,8 +68,6 @@ static int check_solver(const struct ah_plan *plan, struct ah_error *err)
                             ah_words_plan_status[solver->status], ah_words_plan_status[status]);
     return ah_check_number("solver.gap", solver->gap, gap, "follows from its bound_us", err);
 }
-
-/* ---- policies ---- */
 
 /* Checks that the list of policies is empty, or has all except the plan's own and `optimal`, once each, in order. */
 static int check_alternatives(const struct ah_plan *plan, struct ah_error *err)

@@ -9,8 +9,6 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* ---- orders ---- */
-
 static int compare_lane(const struct ah_plan *plan, enum ah_plan_lane lane, const uint64_t *stated,
                         const uint64_t *derived, size_t n, struct ah_error *err)
 {
@@ -38,8 +36,6 @@ static int check_orders(const struct ah_plan *plan, struct ah_error *err)
     ah_arena_release(&arena);
     return rc;
 }
-
-/* ---- an iteration ---- */
 
 static int compare_time(const struct ah_plan_time *stated, const struct ah_replay *derived,
                         struct ah_error *err)

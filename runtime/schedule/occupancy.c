@@ -20,8 +20,6 @@ const char *const ah_words_occupancy[AH_OCCUPANCY_PARTS] = {
     [AH_OCCUPANCY_OTHER] = "other",     [AH_OCCUPANCY_GAPS] = "gaps",
 };
 
-/* ---- classes ---- */
-
 struct label {
     const char *word;
     uint8_t part; /* enum ah_layout_class */
@@ -61,8 +59,6 @@ static uint64_t aligned(uint64_t bytes)
     return (bytes + AH_LAYOUT_ALIGN - 1) / AH_LAYOUT_ALIGN * AH_LAYOUT_ALIGN;
 }
 
-/* ---- sums ---- */
-
 /* Adds a tensor to its class's differences. These are unsigned and may wrap below 0; their running sums are right. */
 static void count_tensor(const struct ah_plan_tensor *tensor, struct ah_occupancy *occupancy)
 {
@@ -81,8 +77,6 @@ static void add_up(struct ah_occupancy *occupancy)
         for (size_t p = 1; p < occupancy->positions; p++)
             occupancy->bytes[part][p] += occupancy->bytes[part][p - 1];
 }
-
-/* ---- the highest end ---- */
 
 struct end {
     uint64_t bytes;

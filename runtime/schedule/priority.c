@@ -73,8 +73,6 @@ static double rank_items(struct ranking *r, const double *duration)
     return longest;
 }
 
-/* ---- keys ---- */
-
 enum { KEY_CHAIN_BITS = 16, KEY_BLOCK_BITS = 14 };
 
 uint64_t ah_priority_step(const struct ah_iteration *iteration)

@@ -16,8 +16,6 @@
 
 enum { ITERATIONS = 5, STEADY = 2 };
 
-/* ---- place of the copy ---- */
-
 static uint32_t find_norm(const struct ah_graph *graph, const struct ah_plan *plan)
 {
     for (uint32_t item = 0; item < graph->n_items; item++)
@@ -78,8 +76,6 @@ int ah_norm_copy_place(const struct ah_graph *graph, const struct ah_plan *plan,
             (struct norm_copy){.norm = norm, .place = place, .step = INT64_MIN, .skipped = INT64_MIN};
     return rc;
 }
-
-/* ---- turn of the copy ---- */
 
 bool ah_norm_copy_due(const struct ah_trainer *t, int64_t round, enum round_part part)
 {

@@ -68,8 +68,6 @@ void ah_recorded_op(struct ah_trainer *t, const struct ah_op_record *record)
     }
 }
 
-/* ---- the others ---- */
-
 static int answer_clock(struct ah_trainer *t, struct ah_error *err)
 {
     const struct ah_links *links = t->ranks.links;

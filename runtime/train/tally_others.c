@@ -13,8 +13,6 @@
 
 #include <string.h>
 
-/* ---- life ---- */
-
 static bool arrives(enum ah_channel channel)
 {
     return channel == AH_CHANNEL_OUTPUT_IN || channel == AH_CHANNEL_GRADIENT_IN;
@@ -49,8 +47,6 @@ void ah_tally_others_begin(struct tally_waits *waits)
     others->first_step = others->n_sums = 0;
 }
 
-/* ---- records ---- */
-
 /* A share has very many messages. Messages less than this apart count as one span of sums. */
 enum { SUMS_GAP_NS = 50000 };
 
@@ -75,8 +71,6 @@ void ah_tally_others_op(struct tally_waits *waits, const struct ah_op_record *re
         others->arrived_ns[channel][record->tile * TALLY_KEPT +
                                     others->arrived[channel][record->tile]++ % TALLY_KEPT] = record->end_ns;
 }
-
-/* ---- blame ---- */
 
 static enum ah_plan_op_kind kind_of(const struct tally_waits *waits, uint32_t item)
 {

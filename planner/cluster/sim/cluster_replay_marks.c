@@ -27,8 +27,6 @@ static bool on_host(const struct reading *r, uint64_t block)
     return r->plan->blocks[block].weights == AH_WEIGHTS_HOST;
 }
 
-/* ---- messages ---- */
-
 /* Marks compute items with the messages that they take and send. A compute item's number is its position. */
 static void mark_messages(const struct reading *r)
 {
@@ -50,8 +48,6 @@ static void mark_messages(const struct reading *r)
             }
         }
 }
-
-/* ---- the gate ---- */
 
 static const uint16_t gate_of[AH_PLAN_COLLECTIVE + 1] = {
     [AH_PLAN_FORWARD] = MARK_BEFORE_GATE,     [AH_PLAN_BACKWARD] = MARK_BEFORE_GATE,
@@ -85,8 +81,6 @@ static int mark_items(const struct reading *r, struct ah_error *err)
     s->marks[s->graph.positions - 1] |= MARK_ENDS_STEP;
     return AH_OK;
 }
-
-/* ---- final gradients ---- */
 
 static uint32_t last_tile(const struct reading *r, uint32_t op)
 {
@@ -139,8 +133,6 @@ static int find_final(const struct reading *r, struct ah_arena *arena, struct ah
     }
     return AH_OK;
 }
-
-/* ---- the whole program ---- */
 
 static int reserve(struct rank_marks *s, size_t n_blocks, struct ah_arena *arena, struct ah_error *err)
 {

@@ -114,8 +114,6 @@ struct ah_matmul_shape ah_blocking_shape(const struct ah_op *op)
     };
 }
 
-/* ---- memory ---- */
-
 /* Reserves `bytes` at `*end`, on whole pages. Returns their offset and moves `*end` behind them. */
 static size_t place_pages(size_t *end, size_t bytes)
 {

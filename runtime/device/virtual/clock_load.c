@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- memory ---- */
-
 static size_t alloc_array(size_t *used_bytes, size_t count, size_t size)
 {
     size_t offset = *used_bytes;
@@ -94,8 +92,6 @@ void ah_clock_release(struct ah_clock *clock)
     free(clock->memory);
     clock->memory = NULL;
 }
-
-/* ---- the graph ---- */
 
 static int check_room(const struct ah_clock *clock, const struct ah_clock_graph *graph, struct ah_error *err)
 {

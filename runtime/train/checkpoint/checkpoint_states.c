@@ -87,8 +87,6 @@ int ah_states_plan(const struct ah_checkpoint_job *job, struct ah_arena *arena,
     return rc;
 }
 
-/* ---- checks of a manifest ---- */
-
 static int fail_field(const char *path, size_t i, const char *field, uint64_t has, uint64_t needs,
                       struct ah_error *err)
 {
@@ -151,8 +149,6 @@ int ah_states_check(const struct ah_checkpoint_states *states, const struct ah_c
     }
     return rc;
 }
-
-/* ---- pieces ---- */
 
 bool ah_states_next(const struct ah_checkpoint_state *state, struct ah_checkpoint_piece *piece)
 {

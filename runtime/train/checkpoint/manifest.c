@@ -30,8 +30,6 @@ const struct ah_checkpoint_file *ah_manifest_file(const struct ah_checkpoint *ma
     return NULL;
 }
 
-/* ---- signature ---- */
-
 /* Prints a number in the format of documents. */
 static void print_number(double number, char out[VALUE_TEXT_MAX])
 {
@@ -76,8 +74,6 @@ int ah_manifest_check_signature(const struct ah_document *manifest, const char *
                          "was made with, or name another checkpoint",
                          field, theirs, ours);
 }
-
-/* ---- files ---- */
 
 /* Fails if the folder has weights outside the manifest that readers would prefer to those in it. */
 static int check_strangers(const struct ah_checkpoint *manifest, const char *folder, struct ah_error *err)

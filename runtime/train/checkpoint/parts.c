@@ -83,8 +83,6 @@ static int pass_block(struct part *part, const struct ah_checkpoint_state *state
     return rc;
 }
 
-/* ---- writing ---- */
-
 int ah_checkpoint_fill(const struct ah_checkpoint_job *job, const struct ah_checkpoint_source *source,
                        const struct ah_weights_part *kept, const char *folder, struct ah_error *err)
 {
@@ -116,8 +114,6 @@ int ah_checkpoint_hash(const struct ah_checkpoint_job *job, const struct ah_chec
     release_part(&part);
     return rc;
 }
-
-/* ---- reading ---- */
 
 bool ah_checkpoint_is(const char *folder, const char *sha256)
 {

@@ -70,8 +70,6 @@ static int read_mask(struct ah_dataset *data, const struct stretch *stretch, str
     return rc;
 }
 
-/* ---- documents ---- */
-
 static void mark_begin(const struct stretch *stretch, uint64_t token)
 {
     size_t at = (size_t)(token - stretch->first);
@@ -131,8 +129,6 @@ static int read_docs(struct ah_dataset *data, const struct stretch *stretch, str
     }
     return rc;
 }
-
-/* ---- the stream ---- */
 
 static size_t entry_of(const struct ah_dataset *data, uint64_t token)
 {

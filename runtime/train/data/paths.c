@@ -53,8 +53,6 @@ static void sort_from(struct ah_paths *paths, size_t first)
         qsort(paths->items + first, paths->count - first, sizeof *paths->items, compare_names);
 }
 
-/* ---- folders ---- */
-
 /* True if one of the words is in the name, delimited by characters that are neither letters nor digits. */
 static bool is_held_out(const char *path)
 {
@@ -132,8 +130,6 @@ static int find_in_folder(struct ah_paths *paths, const char *folder, struct ah_
     sort_from(paths, first);
     return rc ? rc : check_unmixed(paths, first, folder, err);
 }
-
-/* ---- patterns ---- */
 
 static int find_matches(struct ah_paths *paths, const char *pattern, struct ah_error *err)
 {

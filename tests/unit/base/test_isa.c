@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Detected instruction sets against the kernel: /proc/cpuinfo lists what both processor and system support.
+ * Compares the detected instruction sets with /proc/cpuinfo, where the kernel lists the sets supported by both
+ * processor and system.
  */
 #include "base/isa.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A report comes through a pipe unchanged, and a truncated report is noticed.
+ * Tests that a report passes through a pipe unchanged, and that reading a truncated report fails.
  */
 #include "cli/profile/profile_report.h"
 
@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-static const char document[] = "{\"name\": \"one\"}\nend\nlink 7 8 1 1 1\n"; /* looks like our lines */
+/* its text looks like lines of the report */
+static const char document[] = "{\"name\": \"one\"}\nend\nlink 7 8 1 1 1\n";
 
 static struct ah_report_host hosts[] = {{"vm", 0, document, sizeof document - 1}, {"left vm", 1, "{}\n", 3}};
 static struct ah_report_link links[] = {{0, 1, {1.1e9 / 3, 29.6, 0.49}}};

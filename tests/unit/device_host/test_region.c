@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests with mincore(2) when pages of a region become resident. Huge pages are forbidden, so that single pages count.
+ * Tests at which calls pages of a region become resident, as mincore(2) tells. Huge pages are forbidden, so pages
+ * become resident one by one.
  */
 #include "runtime/device/host/region.h"
 

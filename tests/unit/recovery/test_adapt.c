@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Adapts a plan of two pipelines after losing a node: an idle unit replaces it, or its pipeline shrinks or is dropped.
+ * Tests adapting a plan of two pipelines to the loss of a node. An idle unit replaces the node, or the node's pipeline
+ * shrinks or is dropped.
  */
 #include "planner/recovery/adapt.h"
 
@@ -41,7 +42,8 @@ static void make_request(struct fixture *f)
                                              .generator = "test"};
 }
 
-/* Pipeline 0 has stages on nodes a and b, pipeline 1 has one on c. The new cluster has the nodes in mask `there`. */
+/* Pipeline 0 has stages on nodes a and b. Pipeline 1 has one stage on c. The new cluster has the nodes in mask
+ * `there`. */
 static void begin(struct fixture *f, unsigned there)
 {
     memset(f, 0, sizeof *f);

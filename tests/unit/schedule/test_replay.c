@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Replays invalid plans: each must give a document error that says what is wrong, and none may crash.
+ * Tests replaying invalid plans. Each must give a document error that says what is wrong, and none may crash.
  */
 #include "runtime/schedule/replay.h"
 #include "tests/property/schedule/choices.h"
@@ -14,7 +14,8 @@ struct valid {
     struct ah_plan *plan;
 };
 
-/* Makes a plan with every kind of op: blocks on the host, streamed blocks, sums on the host, clipping, all rings. */
+/* Makes a plan with every kind of op: blocks on the host, streamed blocks, sums on the host, clipping, and all
+ * rings. */
 static void make_valid(struct valid *v, enum ah_optimizer optimizer)
 {
     struct ah_score score;
@@ -255,7 +256,7 @@ static void parse(struct ah_document *document, const struct ah_buffer *text)
     CHECK_OK(ah_document_parse(document, "plan.json", text->data, text->size, AH_DOCUMENT_PLAN, &err), err);
 }
 
-/* Spoils a plan in memory, prints it if possible, and runs it if it reads back; returns true if it read back. */
+/* Spoils a plan in memory, and prints it if possible. If the text can be read, replays the plan and returns true. */
 static bool try_spoiled(const struct ah_buffer *valid, uint64_t *seed)
 {
     struct ah_document document = {0}, again = {0};

@@ -28,8 +28,8 @@ TEST(evaluator, prefers_the_shorter_period)
     teardown(&f);
 }
 
-/* Of choices with equal periods, the one with less host memory wins. If that is also equal, configs that come first
- * win. Each pair is tried in both orders. */
+/* If two choices have equal periods, the one with less host memory wins. If that is also equal, the configs that come
+ * first win. Each pair is tried in both orders. */
 TEST(evaluator, breaks_ties)
 {
     for (int turn = 0; turn < 2; turn++) {

@@ -31,7 +31,8 @@ static inline struct ah_op fill_op(uint32_t arena, uint64_t offset, uint64_t cou
         .kind = AH_OP_FILL, .arg = {{arena, AH_FP32, offset, 0}}, .u.elements = {count, value, 0}};
 }
 
-/* Opens a device with 4 MiB in each arena. Its fill kernel is loaded, so it can be launched while a stream waits. */
+/* Opens a device with 4 MiB in each arena. Its fill kernel is already loaded, so it can be launched while a stream
+ * waits. */
 static inline struct ah_device *open_device(const struct ah_device_options *options)
 {
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 4 * MIB, 4 * MIB, 4 * MIB};
@@ -44,7 +45,7 @@ static inline struct ah_device *open_device(const struct ah_device_options *opti
     return device;
 }
 
-/* Returns the op's ticket. A wait for ticket 0 means no wait. */
+/* Submits an op and returns its ticket. Waiting for ticket 0 means no wait. */
 static inline uint64_t submit_op(struct ah_device *device, uint32_t lane, const struct ah_op *op,
                                  struct ah_wait wait)
 {
@@ -56,7 +57,7 @@ static inline uint64_t submit_op(struct ah_device *device, uint32_t lane, const 
     return ticket;
 }
 
-/* Makes the next call of that name hang, after letting `skipped` calls pass. */
+/* Makes a later call of that name hang, after `skipped` more calls. */
 static inline void hang_next(const char *call, uint64_t skipped)
 {
     cuda_double_hang(call, cuda_double_calls(call) + skipped + 1);
@@ -68,14 +69,14 @@ static inline void wait_until_hanging(unsigned n)
         ah_threads_sleep_until_ns(ah_threads_now_ns() + 100000);
 }
 
-/* Returns an upper bound of a GPU span's error against the host's clock: the window between the two host readings that
- * set the base (long on a busy machine), plus rounding, since event times are floats. */
+/* Returns an upper bound on the error of a GPU span against the host's clock. The error is the window between the two
+ * host readings that set the base (long on a busy machine), plus rounding, since event times are floats. */
 static inline uint64_t clock_error_ns(struct ah_device *device)
 {
     return ah_cuda_of(device)->clock.window_ns + 10000;
 }
 
-/* A call that lasts until `open` is set. */
+/* A call that runs until `open` is set. */
 struct gate {
     atomic_bool open;
 };
@@ -95,7 +96,7 @@ static inline uint64_t submit_gate(struct ah_device *device, struct gate *gate)
     return submit_op(device, AH_LANE_HOST, &op, (struct ah_wait){0});
 }
 
-/* Checks, after closing, that everything was given back and nothing was done that hardware would punish. */
+/* Checks, after closing, that everything was given back and that hardware would have punished nothing. */
 static inline void expect_nothing_left(void)
 {
     const struct cuda_double_alive alive = cuda_double_alive();

@@ -10,7 +10,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* Limits for the least work that still exercises every part. */
+/* Limits with which each part of a profile does the least work. */
 static const struct ah_measure_limits least = {
     .samples_min = 1,
     .samples_max = 1,
@@ -51,12 +51,12 @@ TEST(profiler, every_allocation_fails_once)
         .adam_params_per_s = {1e9, 1e9},
         .device_copy_bytes_per_s = 1e10,
     };
-    /* success is allowed: a `noise` message without memory is dropped, and profiling continues */
+    /* Success is allowed: if a `noise` message gets no memory, it is dropped, and profiling continues. */
     size_t allocations = fault_sweep(profile, &rates, 1);
     assert_true(allocations > 100);
 }
 
-/* Adds a model's blocks to a profile that holds only matrix products. */
+/* Adds a model's blocks to a profile that has only matrix products. */
 struct extension {
     struct fake_rates rates;
     struct test_job job;
@@ -83,9 +83,10 @@ static int extend(void *context, struct ah_error *err)
 
 TEST(profiler, every_allocation_of_an_extension_fails_once)
 {
-    struct extension extension = {.rates = {.matmul_flops_per_s = {1e6, 1e6}, /* a sample is one cycle */
-                                            .link_bytes_per_s = {1e10, 1e10},
-                                            .device_copy_bytes_per_s = 1e10}};
+    struct extension extension = {
+        .rates = {.matmul_flops_per_s = {1e6, 1e6}, /* so that a sample is one cycle */
+                  .link_bytes_per_s = {1e10, 1e10},
+                  .device_copy_bytes_per_s = 1e10}};
     test_job_open(&extension.job, "tiny",
                   (struct ah_plan_training){.batch = 1, .micro_batches = 1, .seq = 8, .dtype = AH_FP32});
     assert_true(fault_sweep(extend, &extension, 1) > 30);

@@ -3,8 +3,8 @@
  * Measures how close AdamW on the host comes to the memory's bandwidth.
  *
  * The bound is an in-place scaling of one large array (8 bytes an element). A shared machine's bandwidth changes from
- * second to second, so every round runs each row between two such scalings. A row's share is relative to the mean of
- * these two neighbours, a gain compares rows of one round, and the output shows medians over rounds.
+ * second to second, so every round runs each row between two such scalings. A row's share is its rate relative to the
+ * mean rate of these two scalings. A gain compares rows of one round. The output shows medians over rounds.
  *
  *     bench_adamw [--params N] [--rounds N] [--threads N] [--isa portable|avx2|avx512]
  */
@@ -21,8 +21,8 @@
 #include <sys/mman.h>
 
 enum {
-    CHUNK = 1 << 18,  /* elements a worker takes at a time */
-    SKEW = 72 * 1024, /* each array begins this much later than the one before, modulo 2 MiB */
+    CHUNK = 1 << 18,  /* number of elements that a worker takes at a time */
+    SKEW = 72 * 1024, /* each array begins this much later than the previous one, modulo 2 MiB */
     ROUNDS_MAX = 200,
     THREADS_MAX = 64
 };
@@ -103,7 +103,7 @@ enum row_id { SCALE, FP32, FUSED, FP32_AGAIN, CONVERT, STREAM, BF16_GRADIENT, BF
 static const struct row {
     const char *name;
     void (*run)(const struct arrays *a, uint64_t begin, uint64_t end);
-    double bytes; /* per element: what the algorithm must move */
+    double bytes; /* bytes that the algorithm must move, per element */
 } rows[ROWS] = {
     [SCALE] = {"scale in place", run_scale, 8},
     [FP32] = {"AdamW fp32", run_fp32, 28},
@@ -182,7 +182,7 @@ static void print_row(const struct row *row, double *times, double *share, unsig
            s.median, s.min, s.max);
 }
 
-/* Speedup of the fused pass over the fp32 pass plus the conversion `row`. */
+/* Prints the speedup of the fused pass over the fp32 pass plus the conversion `row`. */
 static void print_gain(const char *name, double times[ROWS][ROUNDS_MAX], enum row_id row, unsigned rounds)
 {
     double gain[ROUNDS_MAX];
@@ -205,7 +205,7 @@ static void report(double times[ROWS][ROUNDS_MAX], double bounds[ROWS][ROUNDS_MA
     print_gain("fused against fp32 pass + streamed conversion", times, STREAM, rounds);
 }
 
-/* The CPUs this process may use, read before the first thread is pinned. */
+/* The CPUs that this process may use. They are read before the first thread is pinned. */
 struct cpus {
     unsigned number[THREADS_MAX];
     unsigned n;
@@ -253,7 +253,7 @@ static void print_machine(void)
         fclose(info);
 }
 
-/* Finds the set by name; fails if this processor lacks it. */
+/* Finds the instruction set by name. Fails if this processor lacks it. */
 static int isa_of(const char *name, enum ah_isa *ret_isa)
 {
     for (enum ah_isa isa = AH_ISA_PORTABLE; isa <= ah_isa_detect(); isa++)

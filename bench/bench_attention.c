@@ -4,8 +4,8 @@
  * 768), which reaches the processor's best rate. All three run on the device's compute lane.
  *
  * Every round runs the product, forward and backward in turn, each several times. A share (rate of attention / rate of
- * the product) compares runs of one round. The output is its median over rounds, and the share of the best rounds for
- * machines that are never quiet for long. Rates count visible pairs of a query and a key: 4 x head_dim operations
+ * the product) compares runs of one round. The output is the median share over rounds and, for machines that are never
+ * quiet for long, the share of the best rounds. Rates count visible pairs of a query and a key: 4 x head_dim operations
  * forward, 10 x backward.
  *
  *     bench_attention [--threads N] [--rounds N] [--dtype fp32|bf16] [--seq N] [--window N]
@@ -67,7 +67,7 @@ static struct ah_ref part(struct ah_ref whole, uint64_t row_stride, uint64_t col
     return whole;
 }
 
-/* Lays out q, k, v as parts of one matrix, as in GPT-2. Returns the arena's bytes. */
+/* Lays out q, k and v as parts of one matrix, as in GPT-2. Returns the size of the arena in bytes. */
 static uint64_t lay_out(struct bench *bench, const struct ah_op_attention *sizes, enum ah_dtype dtype)
 {
     const uint64_t tokens = (uint64_t)sizes->batch * sizes->seq, lanes = (uint64_t)sizes->heads * tokens;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What rate does each lane of a GPU keep when all work together, as in plans, and what do the processors do meanwhile?
+ * Measures the rate of each lane of a GPU while all lanes work, as in plans, and what the processors do meanwhile.
  *
  *     bench_beside [--rounds N] [--device cuda] THREADS...      thread counts of the host lane, measured in this order
  *
- * Each set of lanes' work runs for about RUN_S; rates cover only the time in which all of it ran. Prints one line of
- * JSON per set and round: `rate` (GB/s, G params/s or products/s) of each work, quantiles of its op times in us, how
- * many processors were busy, and how many the hypervisor took ("steal").
+ * Each set of lanes works for about RUN_S. Rates cover only the time in which all lanes of the set worked. Prints one
+ * line of JSON per set and round: `rate` (GB/s, G params/s or products/s) of each work, quantiles of its op times in
+ * us, how many processors were busy, and how many the hypervisor took ("steal").
  */
 #include "base/threads.h"
 #include "profiler/optimizer_internal.h"

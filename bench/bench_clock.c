@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures how long the virtual clock takes for a plan: three iterations with 20 ops per block. Blocks are fetched for
- * forward and backward, and updated on the host tile by tile; copies and host Adam share DRAM.
+ * Measures how long the virtual clock takes for three iterations of a plan with 20 ops per block. Blocks are fetched
+ * for forward and backward, and updated on the host tile by tile. Copies and host Adam share DRAM.
  *
  *     bench_clock [--blocks N] [--rounds N]
  *
- * Rows: dispatched by priority (as a planner does for each candidate), then frozen in the resulting order (as simulate
- * does). Every round runs both.
+ * The first row is dispatched by priority, as a planner does for each candidate. The second has that order frozen, as
+ * simulate does. Every round runs both rows.
  */
 #include "base/stats.h"
 #include "base/threads.h"
@@ -33,7 +33,7 @@ struct plan {
     uint32_t *dependency;
 };
 
-/* Adds an op that waits for `a` and `b` (AH_CLOCK_NO_OP: nothing); returns its index. */
+/* Adds an op that waits for `a` and `b` (AH_CLOCK_NO_OP: for nothing), and returns its index. */
 static uint32_t add(struct plan *plan, uint32_t lane, double us, uint64_t priority, uint32_t a, uint32_t b)
 {
     static const uint32_t row_of[LANES] = {ROW_COMPUTE, ROW_COPY, ROW_COPY, ROW_ADAM};
@@ -50,7 +50,7 @@ static uint32_t add(struct plan *plan, uint32_t lane, double us, uint64_t priori
     return op;
 }
 
-/* Sends, updates and uploads the tiles of a block; returns the last upload. */
+/* Adds the ops that send, update and upload the tiles of a block. Returns the last upload. */
 static uint32_t update(struct plan *plan, uint32_t backward, uint64_t needed_at)
 {
     uint32_t upload = AH_CLOCK_NO_OP;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * First contact with a GPU: what can be checked before anything is trained. scripts/gpu-check runs it.
+ * First contact with a GPU: checks that need no training. scripts/gpu-check runs this program.
  *
  *     bench_contact about              the device, its memory, the library that multiplies; then whether it works
  *     bench_contact pin BYTES          lock BYTES of the host's memory, and copy 64 MiB from it and to it
@@ -72,7 +72,8 @@ static int about(void)
     return rc ? refuse(&err) : 0;
 }
 
-/* Bytes per second of copies in one direction: the median over copies at both ends of the pinned arena. */
+/* Measures the bytes per second of copies in one direction. The rate is the median over copies at both ends of the
+ * pinned arena. */
 static int copy_rate(struct ah_device *device, uint32_t lane, uint64_t pinned_bytes, double *ret_rate,
                      struct ah_error *err)
 {
@@ -128,7 +129,7 @@ struct contact {
     struct ah_device *device;
     atomic_bool opened; /* the device is open */
     atomic_bool gate;   /* when open, the host's op may end */
-    atomic_int rc;      /* of the submitting thread */
+    atomic_int rc;      /* result of the submitting thread */
     struct ah_error err;
     double seconds;
 };
@@ -158,7 +159,7 @@ static void *watch(void *context)
     printf("{\"ok\": false, \"why\": \"hangs: after %.1f s the device is %s, the gate is %s",
            contact->seconds, atomic_load(&contact->opened) ? "open" : "not open yet",
            atomic_load(&contact->gate) ? "open" : "closed");
-    /* Counts what was submitted without asking the driver, which may hang, too. */
+    /* Counts the submitted ops without asking the driver, because the driver may also hang. */
     for (uint32_t lane = 0; lane < AH_DEVICE_LANES && atomic_load(&contact->opened); lane++)
         printf("; %s %llu submitted", ah_device_lane_name(lane),
                (unsigned long long)ah_device_submitted(contact->device, lane));
@@ -167,7 +168,7 @@ static void *watch(void *context)
     _exit(1);
 }
 
-/* Submits a copy up, a fill and a copy down: each waits for the one before it and for the host's op. */
+/* Submits a copy up, a fill and a copy down. Each waits for the op before it and for the host's op. */
 static int submit_round(const struct contact *contact, uint64_t i, struct ah_error *err)
 {
     const struct ah_ref there = {AH_ARENA_DEVICE, AH_FP32, 0, 0}, here = {AH_ARENA_PINNED, AH_FP32, 0, 0};
@@ -196,7 +197,7 @@ static void *submit_all(void *context)
     return NULL;
 }
 
-/* Waits until nothing more is submitted. Returns how many ops the lanes hold. */
+/* Waits until nothing more is submitted. Returns the number of ops in the lanes. */
 static uint64_t wait_until_full(const struct contact *contact)
 {
     uint64_t before = 0, now = 0, since_ns = ah_threads_now_ns();
@@ -211,7 +212,7 @@ static uint64_t wait_until_full(const struct contact *contact)
     return now;
 }
 
-/* The longest time that a query of a full lane takes: a query must not wait for the lane. */
+/* Returns the longest time of a query of a full lane. A query must not wait for the lane. */
 static double look(const struct contact *contact)
 {
     uint64_t longest_ns = 0;

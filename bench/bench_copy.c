@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What share of its speed does each copy lane of a device keep while a matrix product runs?
+ * Measures what fraction of its speed each copy lane of a device keeps while a matrix product runs.
  *
- * Every round measures the product alone, the copies alone, and both together for about as long. Each share compares
- * runs of one round, so a machine that changes speed affects both alike; the output is the median share. Both kinds of
- * op are queued to last for the whole measurement; rates come from ops that ran while the other lane worked.
+ * Every round measures the product alone, the copies alone, and both together for about as long. Each fraction compares
+ * runs of one round, so a change in the machine's speed affects both runs. The output is the median fraction. Enough
+ * ops of both kinds are queued for the whole measurement, and rates come from ops that ran while the other lane worked.
  *
  *     bench_copy [--rounds N] [--direction h2d|d2h|both] [--dtype fp32|bf16]
  *     bench_copy --throttle RATE       ratio of a slowed lane's rate to RATE bytes a second, for each direction
@@ -54,7 +54,8 @@ static void drain(const struct bench *bench)
         fail(err.text);
 }
 
-/* Ops per second among the newest `n` of a lane, counting only those that ran entirely from `from_ns` to `to_ns`. */
+/* Returns the ops per second among the newest `n` of a lane. Only ops that ran entirely from `from_ns` to `to_ns`
+ * count. */
 static double rate_of(const struct bench *bench, uint32_t lane, unsigned n, uint64_t from_ns, uint64_t to_ns)
 {
     static struct ah_span spans[SPANS];
@@ -70,7 +71,7 @@ static double rate_of(const struct bench *bench, uint32_t lane, unsigned n, uint
     return ops ? (double)ops / busy_ns : 0;
 }
 
-/* Narrows the window to the time in which the lane ran its newest `n` ops. */
+/* Narrows the window to the time during which the lane ran its newest `n` ops. */
 static void window_of(const struct bench *bench, uint32_t lane, unsigned n, uint64_t *from_ns,
                       uint64_t *to_ns)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each kernel of a device at the shapes of real models: is it right, and how fast is it?
+ * Checks whether each kernel of a device is right, and measures how fast it is, at the shapes of real models.
  *
  *     bench_kernels --list                    the names
  *     bench_kernels [--small] [NAME ...]      a line of JSON before each ("begins"), one after it
@@ -12,8 +12,8 @@
  * each operand once (ah_op_moved_bytes). `tflop_per_s` counts what products and attention multiply and add, without the
  * half of attention that is masked.
  *
- * INPUTS are random and never zero. Operands lie one after another in the device arena. One piece of random numbers is
- * copied over each; its length is no multiple of any row's.
+ * INPUTS are random and never zero. Operands are one after another in the device arena. One piece of random numbers is
+ * copied over each operand, repeatedly. The length of the piece is no multiple of a row's.
  */
 #include "bench/kernels_internal.h"
 
@@ -35,7 +35,7 @@ static const uint64_t PIECE_BYTES = 8 * MIB - 192, TIME_NS = 200000000;
 
 enum { B = AH_BF16, F = AH_FP32, NONE = -1 };
 
-/* `types` of operands in the order of op.h; NONE: absent. */
+/* A row of `cases`. `types` has the types of operands in the order of op.h; NONE means absent. */
 #define OP(name_, small_, kind_, field_, sizes_, ...)                                                        \
     {                                                                                                        \
         .name = (name_), .small = (small_), .op = {.kind = (kind_), .u.field_ = sizes_}, .types = {          \
@@ -130,7 +130,7 @@ static uint32_t next_random(struct kernel *k)
     return (uint32_t)(k->random >> 33);
 }
 
-/* Fills the operand with random words below `below` or, if `below` is 0, with numbers in [low, 1). */
+/* Fills the operand with random words below `below`. If `below` is 0, fills it with numbers in [low, 1). */
 static void write_random(struct kernel *k, size_t arg, uint32_t below, float low)
 {
     const struct ah_ref here = {AH_ARENA_PINNED, AH_FP32, 0, 0};
@@ -191,7 +191,7 @@ static void write_inputs(struct kernel *k)
     }
 }
 
-/* Makes the forward op whose results the backward op reads; false: it needs none. */
+/* Makes the forward op whose results the backward op reads. Returns false if the backward op needs none. */
 static bool make_forward(const struct kernel *k, struct ah_op *ret_op)
 {
     const struct ah_ref *r = k->op.arg;
@@ -202,7 +202,8 @@ static bool make_forward(const struct kernel *k, struct ah_op *ret_op)
         ret_op->kind = AH_OP_ATTENTION;
         memcpy(ret_op->arg, refs, sizeof refs);
     } else if (k->op.kind == AH_OP_NORM_BACKWARD) {
-        const struct ah_ref refs[] = {r[0], r[4], r[5], {0}, r[6]}; /* backward overwrites its result */
+        const struct ah_ref refs[] = {
+            r[0], r[4], r[5], {0}, r[6]}; /* the backward op overwrites its result */
         ret_op->kind = AH_OP_NORM;
         memcpy(ret_op->arg, refs, sizeof refs);
     } else {
@@ -228,7 +229,7 @@ static void open_case(struct kernel *k, const struct kernel_case *c)
     struct ah_error err = {0};
     uint64_t end = 0;
     *k = (struct kernel){.op = c->op, .random = 12345};
-    for (size_t i = 0; i < AH_OP_ARGS; i++) /* operands past the last are absent, too */
+    for (size_t i = 0; i < AH_OP_ARGS; i++) /* operands past the last are also absent */
         if (c->types[i] != NONE && i < kernel_operands(c->op.kind))
             k->op.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, (uint32_t)c->types[i], 0, 0};
     set_strides(&k->op);
@@ -266,7 +267,7 @@ static double time_op(struct kernel *k)
     return ah_stats_of(us, n).median;
 }
 
-/* Multiplications and additions of products and attention. */
+/* Returns the number of multiplications and additions of a product or of attention. */
 static double flops_of(const struct ah_op *op)
 {
     const struct ah_op_matmul *m = &op->u.matmul;
@@ -295,7 +296,7 @@ static bool run_case(const struct kernel_case *c)
     drain(&k);
     const double most = kernel_tolerance(&k), off = kernel_samples_check(samples, &k);
     const double us = time_op(&k), flops = flops_of(&k.op);
-    const bool right = off <= most; /* false for NaN */
+    const bool right = off <= most; /* false if `off` is NaN */
     printf("{\"kernel\": \"%s\", \"holds\": \"%s\", \"us\": %.1f, \"gb_per_s\": %.1f, ", c->name,
            right ? "yes" : "no", us, (double)ah_op_moved_bytes(&k.op) / us / 1e3);
     if (flops > 0)

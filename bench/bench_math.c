@@ -3,13 +3,13 @@
  * Measures how close the ops other than products come to the memory's bandwidth.
  *
  * The bound is an in-place scaling of one large array (8 bytes an element), run before and after each row. A row's
- * share is its rate, in bytes that the op must move, over the mean rate of its two neighbours; medians over rounds are
- * shown. An output that is not an input is read into the caches before it is written, which is not counted: with two
- * arrays in and one out, a share cannot pass 3/4.
+ * share is its rate, in bytes that the op must move, over the mean rate of the two scalings around it. The output shows
+ * medians over rounds. An output that is not an input is read into the caches before it is written. This read is not
+ * counted, so with two arrays in and one out, a share cannot exceed 3/4.
  *
  *     bench_math [--tokens N] [--rounds N] [--threads N] [--isa portable|avx2|avx512] [--op PART]
  *
- * --op: only rows whose name has PART in it.
+ * With --op, only rows with PART in their name run.
  *
  * Widths are GPT-2's: 768, 3072 and a vocabulary of 50257; logits have 512 rows.
  */
@@ -31,7 +31,7 @@ enum {
     MLP = 3072,
     VOCABULARY = 50257,
     LOGIT_ROWS = 512,
-    SKEW = 72 * 1024, /* each operand begins this much later than the one before, modulo 2 MiB */
+    SKEW = 72 * 1024, /* each operand begins this much later than the previous one, modulo 2 MiB */
     CHUNK = 1 << 18,
     ROUNDS_MAX = 100,
     THREADS_MAX = 64,
@@ -72,7 +72,7 @@ static void *reserve(uint64_t bytes)
     return at + (HUGE_BYTES - (uintptr_t)at % HUGE_BYTES);
 }
 
-/* Adds a row. Operands with a role are placed one after another; `op` gives their types. */
+/* Adds a row. Places operands with a role one after another. `op` gives the types. */
 static void add_row(struct bench *bench, const char *name, struct ah_op op)
 {
     struct ah_operand operands[AH_OP_ARGS];
@@ -153,7 +153,7 @@ static void add_others(struct bench *bench, uint32_t dtype)
     add_row(bench, "add (of the host's room)", op);
 }
 
-/* Fills the operands: numbers of either sign below 4, or words that are valid indices into every table. */
+/* Fills the operands with numbers of either sign below 4, or with words that are valid indices into every table. */
 static void fill(struct bench *bench, const struct ah_op *op)
 {
     struct ah_operand operands[AH_OP_ARGS];
@@ -191,7 +191,7 @@ static void scale_chunk(void *context, size_t chunk, unsigned worker)
                      BOUND_COUNT - begin < CHUNK ? BOUND_COUNT : begin + CHUNK);
 }
 
-/* Bytes per second of the bound. */
+/* Returns the bytes per second of the bound. */
 static double measure_bound(struct bench *bench)
 {
     const uint64_t start = ah_threads_now_ns();

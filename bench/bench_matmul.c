@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compares matrix products of the CPU device with plain oneDNN: one primitive over the whole product, with its own
- * OpenMP threads, as many as our compute lane has, each bound to a core. Ours go through the device, lane included.
+ * Compares matrix products of the CPU device with plain oneDNN. Plain oneDNN is one primitive over the whole product.
+ * It has as many OpenMP threads as our compute lane, each bound to a core. Our products run through the device and its
+ * lane.
  *
- * Every round runs ours, then plain, each for about 20 ms. A ratio (of rates, ours / plain) is formed within a round
- * and the median is shown, so a machine that changes speed changes both. The ratio of the best rounds is for machines
- * that are never quiet for long.
+ * Every round runs ours and then plain, each for about 20 ms. A ratio of rates (ours / plain) compares runs of one
+ * round, so a change in the machine's speed affects both. The output is the median ratio and, for machines that are
+ * never quiet for long, the ratio of the best rounds.
  *
  *     bench_matmul [--threads N] [--rounds N] [--tokens N] [--dtype fp32|bf16] [--form nn|nt|tn]
  *                  [--layer INxOUT] [--level avx2|avx512|avx512_bf16|amx] [--no-head]
  *
- * With --level both are limited to what processors of that level have, and ours run on a pool, without a lane. If
- * oneDNN has no product for it, only our rate is shown. Shapes are GPT-2 124M's; tokens are m for nn and nt, k for tn
+ * With --level, both are limited to instructions of that level, and ours run on a pool, without a lane. If oneDNN has
+ * no product for the level, only our rate is shown. Shapes are GPT-2 124M's; tokens are m for nn and nt, k for tn
  * (weight gradients).
  */
 #include "base/pool.h"
@@ -87,7 +88,7 @@ static void check(dnnl_status_t status)
         fail("oneDNN failed");
 }
 
-/* a, b, c and oneDNN's c in the device arena, one after another. */
+/* Operands in the device arena, one after another: a, b, c, and oneDNN's c. */
 enum { A, B, C, PLAIN, OPERANDS };
 
 static struct ah_ref place(const struct shape *shape, int operand)
@@ -122,7 +123,7 @@ struct plain {
     dnnl_memory_t memories[4];
 };
 
-/* Sets up oneDNN's product; false: it has none like this. */
+/* Sets up oneDNN's product. Returns false if oneDNN has none like this. */
 static bool plain_init(struct plain *plain, const struct bench *bench, const struct shape *shape)
 {
     const dnnl_dim_t m = (dnnl_dim_t)shape->m, n = (dnnl_dim_t)shape->n, k = (dnnl_dim_t)shape->k;
@@ -222,18 +223,18 @@ static double run_ours(const struct bench *bench, const struct ah_op *op, unsign
 
 static void rest(void)
 {
-    /* OpenMP's threads spin for a while after their last product; they must not slow ours. */
+    /* Waits, because OpenMP's threads spin for a while after their last product and must not slow ours. */
     ah_threads_sleep_until_ns(ah_threads_now_ns() + 10000000);
 }
 
-/* Rates of ours and plain, GFLOP/s, by round. */
+/* Rates of ours and of plain, in GFLOP/s, by round. */
 struct rounds {
     double ours[ROUNDS_MAX];
     double plain[ROUNDS_MAX];
     double ratios[ROUNDS_MAX];
 };
 
-/* If `plain` is NULL, runs ours alone. */
+/* Runs rounds of ours and of plain. If `plain` is NULL, runs only ours. */
 static void run_rounds(const struct bench *bench, const struct ah_op *op, const struct plain *plain,
                        struct rounds *rounds)
 {
@@ -403,7 +404,7 @@ static struct options parse(int argc, char **argv)
     return options;
 }
 
-/* OpenMP has already bound this thread to one core; the device must see all of them. */
+/* Opens the device so that it sees all cores, although OpenMP has bound this thread to one. */
 static void open_device(struct bench *bench, const struct ah_device_options *options)
 {
     struct ah_error err = {0};
@@ -419,7 +420,7 @@ static void open_device(struct bench *bench, const struct ah_device_options *opt
     sched_setaffinity(0, sizeof bound, &bound);
 }
 
-/* Opens a pool beside this thread, which OpenMP has bound to the first core. */
+/* Opens a pool besides this thread. OpenMP has bound this thread to the first core. */
 static void hold_to_level(struct bench *bench)
 {
     struct ah_error err = {0};

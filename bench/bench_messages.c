@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compares channels over MPI with plain MPI, in turns, between the same two ranks.
+ * Compares channels over MPI with plain MPI. They run alternately between the same two ranks.
  *
  *     mpirun -n 2 bench_messages [--rounds N] [--mib N] [--idle-ms N] [PART ...]      without PART, all parts
  *
@@ -10,8 +10,8 @@
  * idle    share of a core that a waiting rank uses, with 1 and 4 receives posted
  * late    time from the send of a message to the return of the receive, which has been waiting for it
  *
- * The engine's thread initialised MPI, so it must make all calls of plain MPI. The benchmark therefore copies the
- * driver's table: posting to channel JOB runs a job on that thread instead of sending a message.
+ * The engine's thread initialised MPI, so it must make all calls of plain MPI. The benchmark therefore uses a copy of
+ * the driver's table, changed so that posting to channel JOB runs a job on that thread instead of sending a message.
  */
 #include "base/stats.h"
 #include "base/threads.h"
@@ -31,7 +31,7 @@ enum { ROUNDS_MAX = 100, WINDOW = 4, BACK = WINDOW, BACK_TOTAL, JOB, CHANNELS, P
 
 struct bench {
     struct ah_comm *comm;
-    bool is_first; /* rank 0: sends, and prints */
+    bool is_first; /* true: rank 0, which sends and prints */
     size_t rounds, total_bytes;
     uint64_t idle_us;
     unsigned char *data; /* WINDOW times MOST */
@@ -39,7 +39,7 @@ struct bench {
     size_t repeats;
 };
 
-/* Gives each round's message another place: in training, the data of a message are not in a cache. */
+/* Returns another place for each round's message, because in training the data of a message are not in a cache. */
 static unsigned char *place(const struct bench *bench, size_t window, size_t round)
 {
     const size_t places = MOST / bench->bytes;
@@ -151,7 +151,7 @@ static void *move_all(void *context)
     return NULL;
 }
 
-/* Each channel has a thread, as in training, where a lane moves its messages. */
+/* Moves the messages of each channel on its own thread, as a lane does in training. */
 static void channels_rate(const struct bench *bench)
 {
     pthread_t threads[WINDOW];
@@ -177,7 +177,8 @@ static void add(float *to, const float *from)
         to[i] += from[i];
 }
 
-/* Each rank owns one piece of every two. It adds the other rank's piece to its own, and returns the total next turn. */
+/* Each rank owns every second piece. A rank adds the other rank's piece to its own, and returns the total in the next
+ * turn. */
 static void channels_sums(const struct bench *bench)
 {
     static float partial[PIECE];
@@ -208,7 +209,7 @@ static void as_job(const struct bench *bench, void (*run)(const struct bench *be
     move(bench, JOB, &job, 0);
 }
 
-/* Returns when both ranks are here. */
+/* Waits until both ranks are here. */
 static void meet(const struct bench *bench)
 {
     move(bench, 0, NULL, 0);
@@ -230,7 +231,7 @@ static double seconds_of(const struct bench *bench, what_fn *what, bool is_raw)
     return (double)(ah_threads_now_ns() - begin_ns) * 1e-9 / (double)bench->repeats;
 }
 
-/* Runs plain MPI and channels in turns. The ratio is plain MPI's time over the channels' time. */
+/* Runs plain MPI and channels alternately. The ratio is the time of plain MPI over the time of channels. */
 static void compare(struct bench *bench, what_fn *raw_what, what_fn *what, uint64_t bytes,
                     struct ah_stats ret[3])
 {
@@ -310,7 +311,7 @@ static double used_s(void)
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
-/* Returns the share of a core that rank 1 uses while it waits for `n` messages that rank 0 sends late. */
+/* Returns the fraction of a core that rank 1 uses while it waits for `n` messages, which rank 0 sends late. */
 static double idle_share(struct bench *bench, uint32_t n, uint64_t bytes)
 {
     struct ah_error err = {0};
@@ -348,7 +349,8 @@ static void measure_idle(struct bench *bench)
     }
 }
 
-/* Returns the time from the send's call on rank 0 to the receive's return on rank 1, which share a machine's clock. */
+/* Returns the time from the call of the send on rank 0 to the return of the receive on rank 1. Both ranks use one
+ * machine's clock. */
 static double late_us(struct bench *bench, uint64_t waited_us, uint64_t bytes)
 {
     uint64_t sent_ns = 0;
@@ -418,7 +420,7 @@ static const struct {
 
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
-/* True if the part is named, or no part is. */
+/* True if the part is named, or if no part is. */
 static bool is_wanted(int argc, char **argv, const char *part)
 {
     bool is_named = false, are_any = false;

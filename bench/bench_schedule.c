@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures how long evaluating a plan takes, by phase: 96 equal blocks, four tiles each, with and without clipping.
+ * Measures how long each phase of evaluating a plan takes. Plans have 96 equal blocks of four tiles, with and without
+ * clipping.
  *
  *     bench_schedule [--blocks N] [--tiles N] [--rounds N]
  *
- * Rows: `host` fetches and updates every block on the host, `streamed` has every block's states visit the device,
- * `mixed` has a third of the blocks on the device, a third updated on the host, a third streamed, `recompute` is mixed
- * with activations recomputed in half of the blocks. Columns are medians of one interleaved run, in microseconds.
+ * In row `host`, every block is fetched and updated on the host. In `streamed`, the states of every block visit the
+ * device. In `mixed`, a third of the blocks is on the device, a third is updated on the host, and a third is streamed.
+ * `recompute` is `mixed` with activations recomputed in half of the blocks. Columns are medians of one interleaved run,
+ * in microseconds.
  */
 #include "base/stats.h"
 #include "base/threads.h"
@@ -73,8 +75,8 @@ static const struct {
             {"mixed", choose_mixed},
             {"recompute", choose_recompute}};
 
-/* A GPT on a device of 100 teraflops, with a link of 25 GB/s each way and a host that updates a billion parameters a
- * second. Copies and the host's updates share memory. */
+/* A GPT on a device of 100 teraflops. The link has 25 GB/s each way, and the host updates a billion parameters a
+ * second. Copies and the host's updates share memory bandwidth. */
 struct workload {
     struct ah_model model;
     struct ah_model_rope rope;
@@ -172,7 +174,7 @@ static double since_us(uint64_t *begin_ns)
     return us;
 }
 
-/* Times the phases of an evaluation, as ah_schedule_evaluate() runs them. */
+/* Times each phase of an evaluation, in the order of ah_schedule_evaluate(). */
 static void time_phases(struct ah_schedule_memory *m, const struct ah_choice *choice, double us[PHASES])
 {
     struct ah_error err = {0};

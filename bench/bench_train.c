@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Trains on the CPU device. With --serve it trains when asked, so that compare_training can let peers take turns.
+ * Trains on the CPU device. With --serve it trains on demand, so that compare_training can run its peers alternately.
  *
  *     bench_train PLAN [--threads N] [--warmup N] [--steps N] [--serve] [--ops]
  *
  * Runs the plan on random tokens and prints a line of JSON: the step time (mean over all steps of the group, filling
- * and draining the lanes included), tokens/s, peak resident memory, the last loss. With --serve each line "N" on
- * standard input runs N steps and is answered with such a line; no thread spins in between. --ops prints to standard
- * error where the compute lane's time went, by kind and size of op: its share, and how long the lane was idle before
- * it. It also prints the step time and rate if each op always ran as fast as its fastest instance.
+ * and draining the lanes included), tokens/s, peak resident memory, the last loss. With --serve, each line "N" on
+ * standard input runs N steps and is answered with such a line. No thread spins in between. --ops prints to standard
+ * error how the compute lane spent its time. For each kind and size of op, it prints the op's share of the time, and
+ * how long the lane was idle before such ops. It also prints what step time and rate would be if each op always ran as
+ * fast as its fastest instance.
  */
 #include "base/threads.h"
 #include "runtime/train/trainer.h"
@@ -46,12 +47,12 @@ static void must(int rc, const struct ah_error *err)
 
 struct row {
     char name[NAME_MAX_BYTES];
-    uint64_t times, ns, least_ns, before_ns; /* before_ns: idle time since the op before it ended */
+    uint64_t times, ns, least_ns, before_ns; /* before_ns: idle time since the end of the previous op */
     double flops, bytes;
 };
 
 struct notes {
-    uint64_t tickets, room; /* of the compute lane */
+    uint64_t tickets, room; /* number of tickets of the compute lane; room for ops */
     struct ah_op *ops;      /* by ticket */
     struct row rows[ROWS_MAX];
     size_t n_rows;
@@ -191,7 +192,7 @@ struct bench {
     struct ah_span_reader reader;
     struct notes notes;
     double loss;
-    uint64_t start_ns; /* of the latest steps */
+    uint64_t start_ns; /* start of the latest steps */
 };
 
 static void write_tokens(const char *path, uint64_t vocabulary)

@@ -17,7 +17,7 @@ struct kernel_samples {
     const struct kernel *k;
     unsigned char *before, *after; /* the device arena */
     uint64_t bytes;
-    double off; /* of the worst operand so far */
+    double off; /* error of the worst operand so far */
 };
 
 struct distance {
@@ -72,14 +72,14 @@ static void add(struct distance *d, double found, double expected)
     d->size += expected * expected;
 }
 
-/* A result that is NaN is as far off as can be. */
+/* Ends an operand. If its error is NaN, the operand counts as infinitely wrong. */
 static void close_operand(struct kernel_samples *s, const struct distance *d)
 {
     const double off = d->size > 0 ? sqrt(d->difference / d->size) : (double)INFINITY;
     s->off = off <= s->off ? s->off : isnan(off) ? (double)INFINITY : off;
 }
 
-/* Returns the i-th row to check: the first, the last, or one between. */
+/* Returns the i-th row to check: the first row, the last, or one between. */
 static uint64_t sample(uint64_t n, unsigned i)
 {
     return i == 0 ? 0 : i == 1 ? n - 1 : (i * UINT64_C(2654435761)) % n;
@@ -117,7 +117,7 @@ static void check_matmul(struct kernel_samples *s)
     close_operand(s, &d);
 }
 
-/* One query: its weights for its own key and the keys before it. */
+/* One query, with its weights for its own key and the keys before it. */
 struct query {
     const struct kernel_samples *s;
     size_t q, k, v; /* operands */
@@ -180,7 +180,7 @@ static void check_attention(struct kernel_samples *s)
     close_operand(s, &lse);
 }
 
-/* The gradient of the score of a query with key j. */
+/* Returns the gradient of the score of a query with key j. */
 static double score_gradient(const struct query *y, uint64_t j)
 {
     const struct ah_op_attention *a = &y->s->k->op.u.attention;
@@ -222,7 +222,7 @@ static void check_key_gradients(struct query *y, uint64_t j, struct distance d[2
     }
 }
 
-/* Only few queries see the last two keys; the third key, an eighth from the end, is seen by many. */
+/* Checks three keys. Few queries see the last two keys. Many see the third key, an eighth from the end. */
 static void check_attention_backward(struct kernel_samples *s)
 {
     const struct ah_op_attention *a = &s->k->op.u.attention;
@@ -247,7 +247,7 @@ static void check_attention_backward(struct kernel_samples *s)
     close_operand(s, &dkv[1]);
 }
 
-/* Mean (rms: 0) and 1 / deviation of a row. */
+/* Returns the mean (0 for rms) and 1 / deviation of a row. */
 static void moments(const struct kernel_samples *s, size_t x, uint64_t row, double ret[2])
 {
     const struct ah_op_norm *n = &s->k->op.u.norm;
@@ -360,7 +360,7 @@ static void check_cross_entropy(struct kernel_samples *s)
     close_operand(s, &gradient);
 }
 
-/* add, cast: checks about 10000 elements, evenly spaced. */
+/* Checks add and cast on about 10000 elements, evenly spaced. */
 static void check_elements(struct kernel_samples *s)
 {
     const uint64_t count = s->k->op.u.elements.count;
@@ -396,7 +396,7 @@ static void check_sum_squares(struct kernel_samples *s)
     close_operand(s, &d);
 }
 
-/* Compares the master's step, not the master itself, which is much larger than the step. */
+/* Compares the master's change, because the master itself is much larger than its change. */
 static void check_adamw(struct kernel_samples *s)
 {
     const struct ah_adamw_scalars *a = &s->k->scalars;
@@ -421,7 +421,7 @@ static void check_adamw(struct kernel_samples *s)
 
 static const struct {
     void (*check)(struct kernel_samples *s);
-    double most; /* where results are fp32 */
+    double most; /* largest error where results are fp32 */
     double most_bf16;
 } checks[AH_OP_KINDS] = {
     [AH_OP_MATMUL] = {check_matmul, 1e-4, 4e-3},

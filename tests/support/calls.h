@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Counts system calls that change files. The n-th one fails, or kills the process before, during or after it. The
- * test's extra.cmake wraps them at link time.
+ * Counts system calls that change files. The n-th call fails, or kills the process before, during or after the call.
+ * The test's extra.cmake wraps these calls at link time.
  *
  *     calls_reset();
  *     calls.at = 3, calls.then = CALLS_FAIL, calls.reason = ENOSPC;     // or CALLS_KILL
@@ -24,15 +24,15 @@
 enum calls_then {
     CALLS_FAIL,
     CALLS_KILL,
-    CALLS_HALF /* kills the process after the call; a write writes only half */
+    CALLS_HALF /* kills the process after the call, of which a write does only half */
 };
 
 static struct {
     unsigned made;
-    unsigned at; /* number of the call that fails or kills; 0: none */
+    unsigned at; /* which call fails or kills, counted from 1; 0: none */
     enum calls_then then;
     int reason;
-    const char *only;     /* (optional) counts calls of this name only */
+    const char *only;     /* (optional) counts only calls of this name */
     char last[16];        /* the call that failed */
     size_t n_synced;      /* bytes used in `synced` */
     char synced[1 << 14]; /* in order: "PATH\n" for each fsync, "> TO\n" for each rename */
@@ -55,7 +55,7 @@ static void calls_die(void)
     kill(getpid(), SIGKILL);
 }
 
-/* Counts the call and returns whether it must fail. Kills the process instead if the test asked for that. */
+/* Counts the call. Returns true if it must fail, but kills the process instead if the test asked for that. */
 static int calls_fails(const char *name)
 {
     if (calls.only && strcmp(calls.only, name) != 0)
@@ -105,8 +105,8 @@ int __wrap_rename(const char *from, const char *to)
     return rc;
 }
 
-/* Does not sync: simulated failures and kills could not show a difference, and syncing would take longer than the
- * rest of the test. */
+/* Syncs nothing, because simulated failures and kills could not show a difference, and syncing would take longer than
+ * the rest of the test. */
 int __wrap_fsync(int fd);
 int __wrap_fsync(int fd)
 {
@@ -120,7 +120,7 @@ int __wrap_fsync(int fd)
     return 0;
 }
 
-/* Always closes the file, even when this call must fail. */
+/* Closes the file in any case, even if the call must fail. */
 int __real_close(int fd);
 int __wrap_close(int fd);
 int __wrap_close(int fd)
@@ -157,7 +157,7 @@ DIR *__wrap_opendir(const char *path)
     return __real_opendir(path);
 }
 
-/* Half of the write reaches the file before the kill. */
+/* If the process is killed during a write, half of the bytes reach the file. */
 ssize_t __real_pwrite(int fd, const void *bytes, size_t size, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *bytes, size_t size, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *bytes, size_t size, off_t offset)

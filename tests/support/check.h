@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by all tests: cmocka and the headers it needs, cases that register themselves, and a few checks of our own.
+ * Shared by all tests: cmocka and the headers that it needs, cases that register themselves, and a few checks.
  *
  *     TEST(units, reads_gib)                        // in test_units.c of tests/unit/base
  *     {
@@ -8,7 +8,7 @@
  *     }
  *     TEST_IN(file, is_replaced, root_make, root_remove) { ... *state is what root_make left there ... }
  *
- * All cases of a room and kind are one program, which runs all cases, or those named on its command line:
+ * All cases of one room and kind form a program. It runs all cases, or those named on its command line:
  *
  *     build/test/tests/unit.base units              // a module
  *     build/test/tests/unit.base units.reads_gib    // one case, which CTest knows as unit.base.units.reads_gib
@@ -25,10 +25,10 @@
 
 #include "base/error.h"
 
-/* A case of `module`, which is the file's name without test_. CMake reads these lines: tests/CMakeLists.txt. */
+/* Defines a case of `module`, the file's name without test_. CMake also reads this line (tests/CMakeLists.txt). */
 #define TEST(module, behaviour) TEST_IN(module, behaviour, NULL, NULL)
 
-/* The same, run between cmocka's set-up and tear-down functions, either of which may be NULL. */
+/* Defines a case that runs between cmocka's functions set_up and tear_down. Either may be NULL. */
 #define TEST_IN(module, behaviour, set_up, tear_down)                                                        \
     static void test_##module##__##behaviour(void **state);                                                  \
     __attribute__((constructor)) static void register_##module##__##behaviour(void)                          \
@@ -50,7 +50,7 @@ void check_register(struct check_case *entry);
 /* Ends the case because it cannot run here. A program that runs only this case exits with 77. */
 void check_skip(const char *reason);
 
-/* The call must return AH_OK; otherwise its error text is shown. */
+/* Fails the test and shows the error's text unless the call returns AH_OK. */
 #define CHECK_OK(call, err)                                                                                  \
     do {                                                                                                     \
         int check_rc_ = (call);                                                                              \
@@ -58,7 +58,7 @@ void check_skip(const char *reason);
             fail_msg("%s: %s (%d)", #call, (err).text, check_rc_);                                           \
     } while (0)
 
-/* The call must fail with `expected`, and its text must contain `part`. */
+/* Fails the test unless the call fails with `expected` and its error's text contains `part`. */
 #define CHECK_FAILS(call, err, expected, part)                                                               \
     do {                                                                                                     \
         int check_rc_ = (call);                                                                              \
@@ -67,7 +67,7 @@ void check_skip(const char *reason);
         check_text_has((err).text, (part));                                                                  \
     } while (0)
 
-/* Returns how many random cases to try: `full` times $AH_TEST_SCALE (0.1 if it is not set), at least one. */
+/* Returns how many random cases to try, one or more: `full` times $AH_TEST_SCALE (0.1 if not set). */
 size_t check_scaled(size_t full);
 
 /* Fails the test unless `text` contains `part`. */
@@ -79,7 +79,8 @@ void check_near(double a, double b, double tolerance);
 /* Returns the seed of a random test: $AH_TEST_SEED or `fallback`. Prints it so that a failure can be repeated. */
 uint64_t check_seed(uint64_t fallback);
 
-/* Return a random number for test data (xorshift with a multiplier), and a uniform double in [0, 1). */
+/* check_random() returns a random number for test data (xorshift with a multiplier), check_uniform() a double in [0,
+ * 1). */
 uint64_t check_random(uint64_t *state);
 double check_uniform(uint64_t *state);
 

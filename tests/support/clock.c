@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The simulated clock (clock.h), which replaces three functions at link time.
+ * Implements the simulated clock (clock.h), by replacing three functions at link time.
  */
 #include "tests/support/clock.h"
 
@@ -19,8 +19,8 @@ static atomic_uint_fast64_t stood_ns;
 static void (*_Atomic sleep_hook)(void *context);
 static void *sleep_context;
 
-/* Condition (NULL: no thread waits), mutex and deadline of the thread in a timed wait, which sets them under that
- * mutex. */
+/* Condition, mutex and deadline of the thread in a timed wait, set by that thread under that mutex. The condition is
+ * NULL if no thread waits. */
 static pthread_cond_t *_Atomic waits_on;
 static pthread_mutex_t *waits_under;
 static atomic_uint_fast64_t waits_until_ns;
@@ -91,7 +91,7 @@ void __wrap_ah_threads_sleep_until_ns(uint64_t deadline_ns)
         atomic_fetch_add(&stood_ns, deadline_ns - now_ns);
 }
 
-/* Like the real function, may return 0 although nobody signalled. */
+/* Waits on the simulated clock. Like the real function, it may return 0 without a signal. */
 int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until)
 {
     if (!atomic_load(&stands))
@@ -113,7 +113,8 @@ void clock_wait_over(void)
     atomic_store(&waits_no_more, true);
 }
 
-/* Returns the deadline of the thread's next timed wait, once there is one; UINT64_MAX: it will not wait any more. */
+/* Waits for the thread's next timed wait and returns its deadline. Returns UINT64_MAX if the thread will not wait any
+ * more. */
 static uint64_t next_moment(void)
 {
     for (;;) {

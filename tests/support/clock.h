@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Clock: a simulated clock, for programs that link ah_test_clock. Its link options send calls of ah_threads_now_ns(),
- * ah_threads_sleep_until_ns() and pthread_cond_timedwait() here. These use the machine's clock until a test calls
- * clock_stand() or clock_work().
+ * Clock: a simulated clock, for programs that link ah_test_clock. Link options redirect ah_threads_now_ns(),
+ * ah_threads_sleep_until_ns() and pthread_cond_timedwait() to this module. These functions use the machine's clock
+ * until a test calls clock_stand() or clock_work().
  *
  *     clock_stand();             // only sleeps make time pass
  *     ...                        // a lane that an emulation slows takes exactly the requested time
  *     clock_advance(ns);         // passes `ns` by hand
  *     clock_go();                // back to the machine's clock
  *
- * A sleep makes time pass for all threads: two threads that sleep a second each take two seconds together. A thread in
+ * A sleep makes time pass for all threads, so two threads that sleep a second each take two seconds. A thread in
  * pthread_cond_timedwait() waits until the test advances the clock by hand.
  */
 #ifndef AH_TESTS_SUPPORT_CLOCK_H
@@ -17,23 +17,23 @@
 
 #include <stdint.h>
 
-/* clock_stand(): only sleeps make time pass. clock_work(): sleeps do, and a thread's processor time, for that thread
- * only. clock_go(): back to the machine's clock. */
+/* After clock_stand(), only sleeps make time pass. After clock_work(), sleeps do, and a thread's processor time passes
+ * for that thread only. clock_go() returns to the machine's clock. */
 void clock_stand(void);
 void clock_work(void);
 void clock_go(void);
 
-/* Calls `hook` once, on the thread that sleeps next, before it sleeps. */
+/* Calls `hook` once, on the next thread that sleeps, before its sleep. */
 void clock_at_sleep(void (*hook)(void *context), void *context);
 
-/* Advances the clock by `ns` and ends each timed wait of the one waiting thread that is due by then. Returns when its
- * next deadline is later, or when clock_wait_over() was called. */
+/* Advances the clock by `ns`. One thread may be waiting, and each of its timed waits that is due by then ends. Returns
+ * when its next deadline is later, or after clock_wait_over(). */
 void clock_advance(uint64_t ns);
 
-/* Advances the clock in one jump, as for a process that was stopped: the waiting thread wakes only once. */
+/* Advances the clock in one jump, as if the process had been stopped. The waiting thread wakes only once. */
 void clock_leap(uint64_t ns);
 
-/* Says that the thread will make no more timed waits. */
+/* Tells the clock that the thread will make no more timed waits. */
 void clock_wait_over(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Driver: the device that a test of the interface is compiled for. The same source is built for the CPU device and,
- * with CHECK_CUDA, for the plugin in AUTOHETE_PLUGIN_DIR, which runs on the tests' double or on the real CUDA.
+ * Driver: the device for which a test of the interface is compiled. The test's source is built for the CPU device. With
+ * CHECK_CUDA it is built for the plugin in AUTOHETE_PLUGIN_DIR, which runs on the tests' double or on the real CUDA.
  */
 #ifndef AH_TESTS_SUPPORT_DRIVER_H
 #define AH_TESTS_SUPPORT_DRIVER_H
@@ -20,7 +20,7 @@ static inline const struct ah_device_driver *check_driver(void)
     return driver;
 }
 
-/* The driver of the same device, with a device arena that the host can read and write. */
+/* Returns the driver of this device, changed so that the host can read and write the device arena. */
 static inline const struct ah_device_driver *check_readable_driver(void)
 {
     return mirror_driver(check_driver());

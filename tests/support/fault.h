@@ -13,11 +13,11 @@
 
 #include <stddef.h>
 
-/* Runs `run` with allocation 1, 2, 3, ... failing, until a run makes fewer allocations. A run whose
- * allocation failed must not return AH_OK unless `may_succeed`. Returns the number of allocations. */
+/* Calls `run` while allocation 1, 2, 3, ... fails, until a call makes fewer allocations. If an allocation failed, `run`
+ * must not return AH_OK unless `may_succeed`. Returns the number of allocations. */
 size_t fault_sweep(int (*run)(void *context, struct ah_error *err), void *context, int may_succeed);
 
-/* Returns the number of allocations since its last call (to check that a loop allocates nothing). */
+/* Returns the number of allocations since the previous fault_count(), to check that a loop allocates nothing. */
 size_t fault_count(void);
 
 #endif

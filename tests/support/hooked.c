@@ -16,7 +16,7 @@ struct place {
 };
 
 struct hooked_device {
-    struct ah_device common; /* must be first, as callers hold a pointer to it */
+    struct ah_device common; /* must be first, because callers have a pointer to it */
     struct ah_device *inner; /* owned */
     struct hooked_hooks hooks;
     unsigned char *arenas[AH_ARENA_KINDS];
@@ -104,7 +104,7 @@ static uint64_t hooked_done(struct ah_device *device, uint32_t lane)
     return inner->driver->done(inner, lane) / PARTS;
 }
 
-/* Leaves out an op if the inner device no longer has the spans of all its parts. */
+/* Returns spans of ops. An op is left out if the inner device no longer has the spans of all its parts. */
 static size_t hooked_spans(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
                            size_t max)
 {
@@ -121,7 +121,7 @@ static size_t hooked_spans(struct ah_device *device, uint32_t lane, uint64_t aft
     return n;
 }
 
-/* The inner device's pulse shows the same progress. */
+/* Returns the inner device's pulse, which shows the same progress. */
 static uint64_t hooked_pulse(struct ah_device *device)
 {
     struct ah_device *inner = hooked_of(device)->inner;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hooked: a device around the CPU device that calls functions of a test before and after each op, on the op's lane,
- * once its waits are over. Such a function can watch what runs, read or change memory, or delay the op.
+ * Hooked: a device around the CPU device. It calls a function of a test before each op, after the op's waits, and
+ * another after it. These hooks run on the op's lane. They can watch what runs, read or change memory, or delay the op.
  *
  *     hooked_set(&(struct hooked_hooks){.before = sleep_a_while, .context = &seed});
  *     options.driver = hooked_driver();      // devices opened from now on call the hooks
  *
  * Each op becomes three ops of the CPU device on the same lane: a call of the first hook, which has the op's waits; the
- * op itself; and a call of the second hook. Tickets and waits mean the same as on any device. A span includes both
- * hooks.
+ * op itself; and a call of the second hook. Tickets and waits have their usual meaning. A span includes both hooks.
  *
  * Hooks of different lanes run at the same time.
  */
@@ -30,11 +29,11 @@ struct hooked_hooks {
     void (*before)(void *context, const struct hooked_op *op); /* (optional) */
     void (*after)(void *context, const struct hooked_op *op);  /* (optional) */
     void *context;
-    /* (optional) Called after `before`. If it returns an error, the op fails with this error and does not run. */
+    /* (optional) Called after `before`. If it returns an error, the op does not run and fails with that error. */
     int (*fail)(void *context, const struct hooked_op *op, struct ah_error *err);
 };
 
-/* Sets the hooks of devices that are opened from now on; copies `hooks`. */
+/* Sets the hooks for devices opened from now on. Copies `hooks`. */
 void hooked_set(const struct hooked_hooks *hooks);
 
 const struct ah_device_driver *hooked_driver(void);

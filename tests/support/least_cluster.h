@@ -14,7 +14,7 @@
 struct least_cluster {
     struct ah_document model, cluster;
     const char *patterns[1];
-    struct ah_cluster_request request; /* borrows the other members, so the struct must not move */
+    struct ah_cluster_request request; /* must not move, because it borrows the other members */
 };
 
 static inline void least_cluster_open(struct least_cluster *least)

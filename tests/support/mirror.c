@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The mirror is stored in the inner device's pinned arena, after the outer device's pinned arena.
+ * Implements the mirror device (mirror.h). The mirror is in the inner device's pinned arena, behind the outer device's
+ * pinned arena.
  */
 #include "tests/support/mirror.h"
 
@@ -153,7 +154,7 @@ static uint64_t mirror_done(struct ah_device *device, uint32_t lane)
     return lane == AH_LANE_HOST ? ah_device_done(m->inner, lane) : m->done[lane];
 }
 
-/* Returns no spans, as times of a mirror mean nothing. */
+/* Returns no spans, because the times of a mirror mean nothing. */
 static size_t mirror_spans(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
                            size_t max)
 {

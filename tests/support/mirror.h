@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mirror: a device around another device. The host can read and write its device arena as on the CPU device, so the
- * same tests of ops run on both. Each op outside the host lane copies the whole arena up before and down after, so
- * arenas should be a few MiB, and such ops are done when submit returns. Ops of the host lane just pass through.
+ * Mirror: a device around another device. The host can read and write its device arena as on the CPU device, so tests
+ * of ops run on either device. Each op outside the host lane copies the whole arena up before it and down after it, so
+ * arenas should have a few MiB. Such an op is done when submit returns. Ops of the host lane are passed on unchanged.
  *
  *     ah_device_open(&device, mirror_driver(inner), &options, err);
  */
@@ -11,7 +11,7 @@
 
 #include "runtime/device/device.h"
 
-/* The mirror's driver. A program has one inner driver. */
+/* Returns the mirror's driver. A program has one inner driver. */
 const struct ah_device_driver *mirror_driver(const struct ah_device_driver *inner);
 
 #endif

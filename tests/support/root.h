@@ -10,11 +10,12 @@
 
 #include <stddef.h>
 
-/* Set-up and tear-down for cmocka: an empty folder, and its removal with everything in it. */
+/* Set-up and tear-down for cmocka. root_make() makes an empty folder, and root_remove() removes it with everything in
+ * it. */
 int root_make(void **state);
 int root_remove(void **state);
 
-/* Write text, or bytes, to `path` below `root`; missing folders are made. */
+/* Write text, or bytes, to `path` below `root`, and make missing folders. */
 void root_put(const char *root, const char *path, const char *text);
 void root_put_bytes(const char *root, const char *path, const void *bytes, size_t size);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A small run for tests of saving and loading: a model of two layers, its signature, weights and states. Every value is
- * a function of (step, block, vector, place), so that a wrong value is noticed.
+ * A small run for tests of saving and loading: a model of two layers, its signature, weights and states. Every value
+ * depends on (step, block, vector, place), so that a wrong value is noticed.
  *
  *     struct training run;
  *     training_init(&run, &(struct training_options){.state_dtype = AH_BF16});
@@ -31,7 +31,7 @@ struct training_options {
     unsigned vocabulary; /* 0 means 50 */
     const char *frozen;  /* (optional) pattern of the frozen tensors, beginning with '!' */
     uint64_t file_bytes;
-    unsigned owners; /* above 0: number of ranks that save and load together, blocks in turn */
+    unsigned owners; /* if above 0, this many ranks save and load together, blocks alternating */
 };
 
 struct training {
@@ -51,7 +51,7 @@ struct training {
     char wrong[128];
 };
 
-/* Returns 32 bits unique to the place: a finite number as fp32, and so is the upper half as bf16. */
+/* Returns 32 bits unique to the place. They are a finite number as fp32, and so is their upper half as bf16. */
 static inline uint32_t training_bits(uint64_t step, uint64_t block, uint64_t vector, uint64_t place)
 {
     uint64_t x = (step * 8191 + block * 131 + vector * 17 + 1) * UINT64_C(0x9E3779B97F4A7C15) + place;
@@ -295,7 +295,7 @@ static inline void training_init(struct training *run, const struct training_opt
                                             .together = options->owners ? training_together(true) : NULL};
 }
 
-/* Returns the position after `step` steps; from now on the run gives values of that step. */
+/* Returns the position after `step` steps. From then on, the run gives the values of that step. */
 static inline const struct ah_checkpoint_position *training_at(struct training *run, uint64_t step)
 {
     run->step = step;
@@ -303,7 +303,7 @@ static inline const struct ah_checkpoint_position *training_at(struct training *
     return &run->position;
 }
 
-/* Returns what is wrong with the loaded values, which must be those of `step`; "": nothing. Forgets the values. */
+/* Returns what is wrong with the loaded values, or "" if they are those of `step`. Forgets the values. */
 static inline const char *training_wrong(struct training *run, uint64_t step)
 {
     run->wrong[0] = '\0';
@@ -338,7 +338,7 @@ static inline const char *training_wrong(struct training *run, uint64_t step)
     return run->wrong;
 }
 
-/* Does what `--resume path` does: finds, loads, and falls back to an older checkpoint if the newest is damaged. */
+/* Does what `--resume path` does: finds a checkpoint and loads it, or an older one if the newest is damaged. */
 static inline int training_resume(struct training *run, const char *path,
                                   struct ah_checkpoints_found *ret_found,
                                   struct ah_checkpoint_position *ret_position, struct ah_error *err)

@@ -72,8 +72,7 @@ static int about(void)
     return rc ? refuse(&err) : 0;
 }
 
-/* Measures the bytes per second of copies in one direction. The rate is the median over copies at both ends of the
- * pinned arena. */
+/* Measures the bytes per second of copies in one direction: the median over copies at both ends of the pinned arena. */
 static int copy_rate(struct ah_device *device, uint32_t lane, uint64_t pinned_bytes, double *ret_rate,
                      struct ah_error *err)
 {

@@ -54,8 +54,7 @@ static void drain(const struct bench *bench)
         fail(err.text);
 }
 
-/* Returns the ops per second among the newest `n` of a lane. Only ops that ran entirely from `from_ns` to `to_ns`
- * count. */
+/* Returns the ops per second among the newest `n` of a lane. Only ops that ran within `from_ns` to `to_ns` count. */
 static double rate_of(const struct bench *bench, uint32_t lane, unsigned n, uint64_t from_ns, uint64_t to_ns)
 {
     static struct ah_span spans[SPANS];

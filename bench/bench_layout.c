@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures how long a layout takes, and how far its peak exceeds the live bytes, a lower bound for every layout. The
- * plans have 96 blocks. They differ in the lifetimes of gradients, in whether weights are fetched, and in the order of
- * micro-batches.
+ * Measures how long a layout takes, and how far its peak exceeds the live bytes, a lower bound. The plans have 96
+ * blocks. They differ in the lifetimes of gradients, in whether weights are fetched, and in the order of micro-batches.
  *
  *     bench_layout [--blocks N] [--rounds N]
  */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Compares matrix products of the CPU device with plain oneDNN. Plain oneDNN is one primitive over the whole product.
- * It has as many OpenMP threads as our compute lane, each bound to a core. Our products run through the device and its
- * lane.
+ * It has as many OpenMP threads as our compute lane, each bound to a core. Ours run through the device and its lane.
  *
  * Every round runs ours and then plain, each for about 20 ms. A ratio of rates (ours / plain) compares runs of one
  * round, so a change in the machine's speed affects both. The output is the median ratio and, for machines that are
@@ -11,9 +10,9 @@
  *     bench_matmul [--threads N] [--rounds N] [--tokens N] [--dtype fp32|bf16] [--form nn|nt|tn]
  *                  [--layer INxOUT] [--level avx2|avx512|avx512_bf16|amx] [--no-head]
  *
- * With --level, both are limited to instructions of that level, and ours run on a pool, without a lane. If oneDNN has
- * no product for the level, only our rate is shown. Shapes are GPT-2 124M's; tokens are m for nn and nt, k for tn
- * (weight gradients).
+ * With --level, both are limited to instructions of that level, and ours run on a pool, without a lane. Where oneDNN
+ * has no product, only our rate is shown. Shapes are GPT-2 124M's; tokens are m for nn and nt, k for tn (weight
+ * gradients).
  */
 #include "base/pool.h"
 #include "base/stats.h"

@@ -177,8 +177,7 @@ static void add(float *to, const float *from)
         to[i] += from[i];
 }
 
-/* Each rank owns every second piece. A rank adds the other rank's piece to its own, and returns the total in the next
- * turn. */
+/* Each rank owns every second piece, adds the other rank's piece to it, and returns the total in the next turn. */
 static void channels_sums(const struct bench *bench)
 {
     static float partial[PIECE];
@@ -349,8 +348,7 @@ static void measure_idle(struct bench *bench)
     }
 }
 
-/* Returns the time from the call of the send on rank 0 to the return of the receive on rank 1. Both ranks use one
- * machine's clock. */
+/* Returns the time from the call of rank 0's send to the return of rank 1's receive. Both ranks use one clock. */
 static double late_us(struct bench *bench, uint64_t waited_us, uint64_t bytes)
 {
     uint64_t sent_ns = 0;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures how long each phase of evaluating a plan takes. Plans have 96 equal blocks of four tiles, with and without
- * clipping.
+ * Measures how long each phase of evaluating a plan takes: 96 equal blocks of four tiles, with and without clipping.
  *
  *     bench_schedule [--blocks N] [--tiles N] [--rounds N]
  *
  * In row `host`, every block is fetched and updated on the host. In `streamed`, the states of every block visit the
- * device. In `mixed`, a third of the blocks is on the device, a third is updated on the host, and a third is streamed.
+ * device. In `mixed`, a third of the blocks is on the device, a third updated on the host, a third streamed.
  * `recompute` is `mixed` with activations recomputed in half of the blocks. Columns are medians of one interleaved run,
  * in microseconds.
  */

@@ -79,8 +79,7 @@ void check_near(double a, double b, double tolerance);
 /* Returns the seed of a random test: $AH_TEST_SEED or `fallback`. Prints it so that a failure can be repeated. */
 uint64_t check_seed(uint64_t fallback);
 
-/* check_random() returns a random number for test data (xorshift with a multiplier), check_uniform() a double in [0,
- * 1). */
+/* check_random() returns a random number (xorshift with a multiplier), check_uniform() a double in [0, 1). */
 uint64_t check_random(uint64_t *state);
 double check_uniform(uint64_t *state);
 

@@ -113,8 +113,7 @@ void clock_wait_over(void)
     atomic_store(&waits_no_more, true);
 }
 
-/* Waits for the thread's next timed wait and returns its deadline. Returns UINT64_MAX if the thread will not wait any
- * more. */
+/* Waits for the thread's next timed wait and returns its deadline, or UINT64_MAX if it will not wait any more. */
 static uint64_t next_moment(void)
 {
     for (;;) {

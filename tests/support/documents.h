@@ -17,8 +17,7 @@ static inline void load_document(struct ah_document *ret_document, const char *p
     CHECK_OK(ah_document_load(ret_document, path, kind, &err), err);
 }
 
-/* Loads examples/machines/NAME.json or, depending on `kind`, the file of that name in examples/models or
- * examples/clusters. */
+/* Loads examples/machines/NAME.json or, by `kind`, that name in examples/models or examples/clusters. */
 static inline void load_example(struct ah_document *ret_document, enum ah_document_kind kind,
                                 const char *name)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Implements the mirror device (mirror.h). The mirror is in the inner device's pinned arena, behind the outer device's
- * pinned arena.
+ * Implements mirror.h. The mirror is in the inner device's pinned arena, behind the outer device's pinned arena.
  */
 #include "tests/support/mirror.h"
 

@@ -10,8 +10,7 @@
 
 #include <stddef.h>
 
-/* Set-up and tear-down for cmocka. root_make() makes an empty folder, and root_remove() removes it with everything in
- * it. */
+/* Set-up and tear-down for cmocka: root_make() makes an empty folder, root_remove() removes it and all in it. */
 int root_make(void **state);
 int root_remove(void **state);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the tests of the CUDA device on the double: devices with small arenas, ops, and a check that nothing is
- * left behind.
+ * Shared by the tests of the CUDA device on the double: devices with small arenas, ops, a check for leftovers.
  */
 #ifndef AH_TESTS_DEVICE_CUDA_OPEN_H
 #define AH_TESTS_DEVICE_CUDA_OPEN_H
@@ -31,8 +30,7 @@ static inline struct ah_op fill_op(uint32_t arena, uint64_t offset, uint64_t cou
         .kind = AH_OP_FILL, .arg = {{arena, AH_FP32, offset, 0}}, .u.elements = {count, value, 0}};
 }
 
-/* Opens a device with 4 MiB in each arena. Its fill kernel is already loaded, so it can be launched while a stream
- * waits. */
+/* Opens a device with 4 MiB in each arena. Its fill kernel is loaded, so it can be launched while a stream waits. */
 static inline struct ah_device *open_device(const struct ah_device_options *options)
 {
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 4 * MIB, 4 * MIB, 4 * MIB};

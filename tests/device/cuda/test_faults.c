@@ -7,7 +7,7 @@
 #include "tests/device/cuda/open.h"
 
 enum { LOOPS = 3, CALLS_MAX = 128 };
-/* Scales the number of runs. They are a hundred times slower under the thread sanitizer, ten times under the address
+/* Scales the number of runs, which take 100 times longer under the thread sanitizer, 10 times under the address
  * sanitizer. */
 #if defined(__SANITIZE_THREAD__)
 enum { OF_EACH = 1 };
@@ -121,8 +121,7 @@ static bool fail_one(const char *call, uint64_t nth, cudaError_t code)
     return rc != AH_OK;
 }
 
-/* The number of calls of each name in a run without faults. Timing decides how often the host looks at events, so
- * numbers vary. */
+/* The number of calls of each name without faults. It varies, as timing decides how often the host looks at events. */
 struct called {
     const char *name;
     uint64_t n;

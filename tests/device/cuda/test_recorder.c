@@ -46,7 +46,7 @@ static struct ah_device *open_prepared(void)
     return device;
 }
 
-/* Runs a ring of ops through all lanes: host, a copy up, a product and a fill, a copy down. Returns the value copied
+/* Runs a ring of ops through all lanes: host, copy up, a product and a fill, copy down. Returns the value copied
  * down. */
 static float work(struct ah_device *device)
 {

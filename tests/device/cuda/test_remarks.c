@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests what the CUDA device reports about itself in use: products that its library lacks, and memory taken outside the
- * arena.
+ * Tests what the CUDA device reports about itself: products that its library lacks, and memory taken outside the arena.
  */
 #include "runtime/device/tryout.h"
 #include "tests/device/cuda/open.h"

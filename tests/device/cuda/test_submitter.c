@@ -75,8 +75,7 @@ TEST(submitter, gets_192_copies_ahead)
     expect_nothing_left();
 }
 
-/* Page tables of pinned memory are stored on the GPU, so memory is pinned first. If pinning fails, no arena was
- * allocated. */
+/* Page tables of pinned memory are on the GPU, so memory is pinned first. If pinning fails, no arena was allocated. */
 TEST(submitter, pins_before_it_takes_the_arena)
 {
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 4 * MIB, 4 * MIB, 4 * MIB};

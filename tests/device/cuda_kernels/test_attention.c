@@ -163,8 +163,7 @@ TEST_IN(attention, bears_large_scores, setup, teardown)
     attention_check_large_scores(&(struct attention_runner){run_both, f, &f->random});
 }
 
-/* Scores are so low that 2^-lse is infinite. The sequence ends within a tile, and rows past its end must have no
- * weight. */
+/* Scores are so low that 2^-lse is infinite. The sequence ends within a tile. Rows past its end must have no weight. */
 TEST_IN(attention, bears_low_scores, setup, teardown)
 {
     const struct attention_shape shape = {1, 70, 2, 2, 64, 1, DOCS_NONE, true, 30};
@@ -236,8 +235,7 @@ static void check_bits(struct fixture *f, const struct attention_run *first,
     free(run.arena);
 }
 
-/* Bits depend neither on the order of threads and blocks, nor on tiles, which are shorter on GPUs with less shared
- * memory. */
+/* Bits depend neither on the order of threads and blocks, nor on tiles, shorter on GPUs with less shared memory. */
 TEST_IN(attention, has_the_same_bits_in_any_order, setup, teardown)
 {
     static const struct attention_shape shapes[] = {{2, 150, 4, 2, 64, 0, DOCS_NONE, true, 0},

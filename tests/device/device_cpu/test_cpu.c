@@ -78,8 +78,7 @@ static int note_move(void *context, const struct ah_op_moved *told, struct ah_er
     return AH_OK;
 }
 
-/* Checks the arguments with which a message's function is called. Message lanes run only messages, and other lanes run
- * none. */
+/* Checks the arguments with which a message's function is called. Only message lanes run messages, and nothing else. */
 TEST(cpu, carries_messages_where_the_options_say_so)
 {
     struct ah_error err = {0};

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the gradients of every op as the device computes them. An op computes y from its inputs. c are random numbers,
- * and L = sum c y. Given c as the gradient of y, the op's backward ops must compute, for each input x, a gradient g
- * with
+ * Tests every op's gradients as the device computes them. An op computes y from its inputs. c are random numbers, and L
+ * = sum c y. Given c as the gradient of y, the op's backward ops must compute, for each input x, a gradient g with
  *
  *     (L(x + h d) - L(x - h d)) / 2h = <g, d>      for random directions d of x
  *
  * where L is summed in double. (Values are checked against definitions in double in tests/device/device_math and
- * tests/unit/device_math/test_attention.c.) If a kind of op is neither tried here nor listed as one without gradient,
- * the test fails.
+ * tests/unit/device_math/test_attention.c.) The test fails if a kind of op is neither tried nor listed as one without
+ * gradient.
  */
 #include "runtime/device/device.h"
 #include "tests/support/driver.h"

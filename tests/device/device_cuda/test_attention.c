@@ -2,8 +2,7 @@
  *
  * Compares attention through the device, on a GPU's tensor cores, with straight loops in double precision. Cases are
  * every row of the kernels' tables, sequences that end within a tile, shared keys, windows and documents. Each case
- * runs twice and must give equal bits. tests/device/cuda_kernels/test_attention.c has more cases, only for the double
- * of CUDA.
+ * runs twice and must give equal bits. tests/device/cuda_kernels/test_attention.c has more cases, for the double.
  */
 #include "runtime/device/device_plugin.h"
 #include "tests/support/check.h"

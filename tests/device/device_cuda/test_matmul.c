@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Compares matrix products through the device, on a GPU, with sums in double: forms, types, strides, tails,
- * accumulation, epilogues. (tests/device/cuda/test_products.c tests keys, memory and failures, only on the double of
- * CUDA.)
+ * accumulation, epilogues. (tests/device/cuda/test_products.c tests keys, memory and failures, on the double.)
  *
  * TOLERANCE. An element may be off by (16 + k / 64) 2^-24 of the sum of its terms' sizes, since tensor cores cut terms
  * off within 16 products and add those in fp32. If k is short, a product of fp32 computed in fewer bits is off by more

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests sums on a GPU. The canonical reduction and clipping must give the host's bits. Column sums are compared with
- * double.
+ * Tests sums on a GPU. The canonical reduction and clipping must give the host's bits. Column sums are close to double.
  */
 #include "runtime/device/host/clip.h"
 #include "runtime/device/host/reduce.h"

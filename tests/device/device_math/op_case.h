@@ -30,8 +30,8 @@ struct op_case {
     uint64_t *random;       /* borrowed */
 };
 
-/* op_case_below() returns a number below `limit`. op_case_size() returns a size from 1 to `limit`, often small or a
- * multiple of 8. */
+/* op_case_below() returns a number below `limit`, op_case_size() a size from 1 to `limit`, often small or a multiple of
+ * 8. */
 uint64_t op_case_below(uint64_t *random, uint64_t limit);
 uint64_t op_case_size(uint64_t *random, uint64_t limit);
 struct ah_ref op_case_ref(uint64_t *random, uint64_t width); /* a matrix: any type, maybe with gaps between
@@ -50,8 +50,7 @@ void op_case_fill(struct op_case *c, size_t arg, double low, double high);
 void op_case_fill_words(struct op_case *c, size_t arg, uint64_t limit);
 void op_case_fill_bytes(struct op_case *c, size_t arg);
 
-/* Return elements from before and after the run. For operands with dense rows, set `width`; without it, such an operand
- * is one row. */
+/* Return elements from before and after the run. Set `width` for operands with dense rows, or they are one row. */
 double op_case_input(const struct op_case *c, size_t arg, uint64_t row, uint64_t column);
 double op_case_result(const struct op_case *c, size_t arg, uint64_t row, uint64_t column);
 uint32_t op_case_word(const struct op_case *c, size_t arg, uint64_t i);
@@ -66,8 +65,7 @@ void op_case_run_one(struct op_case *c, unsigned way);
 unsigned op_case_ways(void);
 void op_case_run_way(const struct op_case *c, unsigned way, unsigned char *ret_memory);
 
-/* Checks that the result is within `tolerance` of `expected`. A bf16 result may be off by half a unit of the last place
- * more. */
+/* Checks that the result is within `tolerance` of `expected`, plus half a unit of the last place for bf16. */
 void op_case_check(const struct op_case *c, size_t arg, uint64_t row, uint64_t column, double expected,
                    double tolerance);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests loading a trainer's checkpoint in another trainer with another plan. The resumed run gives the bits of an
- * uninterrupted run.
+ * Tests loading a trainer's checkpoint in another trainer with another plan. The resumed run gives equal bits.
  */
 #include "runtime/train/persist.h"
 

@@ -6,8 +6,8 @@
  * The double orders work exactly as far as CUDA guarantees. A stream is a thread that runs what was enqueued, and
  * streams run at the same time. Copies can be slowed, so that a reader sees old data if it does not wait. Device memory
  * is heap memory, counted against the device's size and full of NaN at first; the address sanitizer guards its ends. If
- * a kernel fails, or a test makes a call fail with such a code, the device is broken as on hardware. Every later call
- * returns that code.
+ * a kernel fails, or a test makes a call fail with such a code, the device is broken: every later call returns that
+ * code.
  *
  * MISUSE that hardware punishes late, seldom or by being slow is refused here, with a sentence on stderr. It includes
  * copies with an end that contradicts their kind, is not inside one allocation, was freed or is not pinned. It includes
@@ -15,7 +15,7 @@
  * streams that wait for the default stream. While a stream waits for a value from the host, misuse also includes calls
  * that take or free memory, and the first launch of a kernel, since loading its code may wait for all streams.
  *
- * Tests linked with the double set it up with the functions below. Programs that load the plugin take settings from the
+ * Tests linked with the double call the functions below. Programs that load the plugin take settings from the
  * environment:
  *
  *     AUTOHETE_CUDA_DOUBLE=memory=1GiB,copy_delay_us=50,fail=cudaMalloc:3:2 autohete run ...
@@ -124,8 +124,7 @@ void cuda_double_go_on(void);
 /* Returns the number of calls and streams that are hanging. */
 unsigned cuda_double_hanging(void);
 
-/* Return the number of calls of that name so far (`any`: of all calls), and the i-th name of all names called, NULL
- * after the last. */
+/* Return the number of calls of that name so far (`any`: of all), and the i-th name called, NULL after the last. */
 uint64_t cuda_double_calls(const char *call);
 const char *cuda_double_called(unsigned i);
 

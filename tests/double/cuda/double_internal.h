@@ -11,8 +11,7 @@
  *   launches.c   kernels; crew.h, emulator.h and fiber.h run them
  *   driver.c     the driver's own calls
  *
- * One lock guards everything shared. `double_changed` is signalled when a condition awaited by other threads may have
- * come true.
+ * One lock guards everything shared. `double_changed` is signalled when something awaited may have happened.
  */
 #ifndef AH_TESTS_DOUBLE_CUDA_DOUBLE_INTERNAL_H
 #define AH_TESTS_DOUBLE_CUDA_DOUBLE_INTERNAL_H
@@ -75,9 +74,8 @@ struct double_activity {
     enum cudaMemcpyKind way;
 };
 
-/* The functions called for each activity. enqueued() is called on the caller's thread. The others are called when the
- * activity starts and when it is done, with the pointer returned by enqueued(). NULL: no tracer. A tracer is never
- * freed. */
+/* The functions called for each activity: enqueued() on the caller's thread, the others when the activity starts and is
+ * done, with the pointer returned by enqueued(). NULL: no tracer. A tracer is never freed. */
 struct double_tracer {
     void *(*enqueued)(const struct double_activity *activity, uint32_t stream);
     void (*starts)(void *traced);

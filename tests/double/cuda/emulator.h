@@ -61,8 +61,7 @@ struct emulator_thread {
 /* The running thread. Its address is taken anew after every call that may switch threads, so it is never a constant. */
 extern __thread struct emulator_thread *emulator_self __attribute__((tls_model("initial-exec")));
 
-/* Acts for the lanes of `mask`. Where `mask` has no bit, `lanes` has NULL: the lane was not asked for, does not exist
- * or has returned. */
+/* Acts for the lanes of `mask`. `lanes` has NULL for lanes not asked for, not existing or already returned. */
 typedef void emulator_act_fn(void *const lanes[EMULATOR_WARP], unsigned mask);
 
 void emulator_warp(unsigned mask, emulator_act_fn *act, void *mine);
@@ -98,8 +97,7 @@ struct emulator_launch {
 enum emulator_result { EMULATOR_DONE, EMULATOR_STUCK, EMULATOR_TRAPPED, EMULATOR_NO_MEMORY };
 
 /* Runs blocks on the calling thread until all have begun or one has failed. If the result is not EMULATOR_DONE, the
- * report (EMULATOR_REPORT_MAX bytes) is a sentence naming kernel, block and threads. Sizes must be within the limits
- * above. */
+ * report (EMULATOR_REPORT_MAX bytes) is a sentence naming kernel, block and threads. Sizes must be within limits. */
 enum emulator_result emulator_run(const struct emulator_launch *launch, char *ret_report);
 
 /* Frees the stacks kept by the calling thread for further launches. */

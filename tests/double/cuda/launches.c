@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Launches kernels. Checks the limits of compute capability 8.0 and later, and runs kernels with the emulator on the
- * stream's thread.
+ * Checks launches against the limits of compute capability 8.0 and later. The emulator runs them on the stream's
+ * thread.
  *
  * Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
  */
@@ -31,8 +31,7 @@ static struct {
     size_t shared_bytes;
 } allowed[KERNELS_MAX];
 
-/* Returns the index of a kernel among those with more shared memory allowed, or the next free index. Call with the lock
- * held. */
+/* Returns the index of a kernel with more shared memory allowed, or the next free index. Call with the lock held. */
 static size_t find_allowed(const void *kernel, int device)
 {
     size_t i = 0;
@@ -164,8 +163,7 @@ void double_forget_kernels(void)
     pthread_mutex_unlock(&double_lock);
 }
 
-/* Loads the kernel's code at its first launch. Loading takes memory, and must not happen while a stream waits for the
- * host. */
+/* Loads the kernel's code at its first launch. This takes memory, and no stream may be waiting for the host. */
 static cudaError_t load(const struct launch *launch)
 {
     const struct cuda_double settings = double_settings();
@@ -207,8 +205,7 @@ static void count_once(void)
         (void)atexit(write_counts);
 }
 
-/* Finds the kernel's code as compiled by nvcc, if such code is to be run. Kernels of libraries have no parameters and
- * no code. */
+/* Finds nvcc's code of the kernel, if such code is to be run. Kernels of libraries have no parameters and no code. */
 static cudaError_t find_code(const struct launch *launch, const struct ptx_kernel **ret_code)
 {
     char report[EMULATOR_REPORT_MAX];

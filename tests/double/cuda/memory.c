@@ -76,8 +76,7 @@ static bool overlap(const struct range *range, const unsigned char *begin, size_
     return begin < range->begin + range->bytes && range->begin < begin + bytes;
 }
 
-/* Returns a new range. Forgets freed ranges overlapping [begin, begin + bytes), and the oldest one if the table is
- * full. */
+/* Returns a new range. Forgets freed ranges overlapping [begin, begin + bytes), and the oldest if the table is full. */
 static struct range *new_range(const unsigned char *begin, size_t bytes)
 {
     size_t kept = 0;
@@ -147,8 +146,7 @@ size_t double_pinned_ranges(void)
     return n;
 }
 
-/* Begins a call that takes or frees memory. Such a call may make the driver wait for all streams ("Implicit
- * Synchronization"). */
+/* Begins a call that takes or frees memory. The driver may wait for all streams ("Implicit Synchronization"). */
 static cudaError_t enter(const char *call)
 {
     cudaError_t rc = double_enter(call);

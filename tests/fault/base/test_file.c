@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tests failures of fsync(). It is wrapped at link time (extra.cmake), and its n-th call fails. If it fails before the
- * rename, the old file stays. If it fails after the rename, the new file is in place, and the message says that a crash
- * may still lose it.
+ * rename, the old file stays. After the rename, the new file is in place, and the message says that a crash may still
+ * lose it.
  */
 #include "base/file.h"
 #include "tests/support/check.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests that no step of any rank allocates, not even in messages and engines, and that all ranks end if one rank runs
- * out of memory.
+ * Tests that no step of a rank allocates, messages included, and that all ranks end if one runs out of memory.
  */
 #include "tests/property/train/pipeline.h"
 #include "tests/support/fault.h"

@@ -27,8 +27,7 @@ static size_t draw(uint64_t *seed, struct ah_interval *intervals, bool *moments)
     return n;
 }
 
-/* Checks that the set has exactly these moments and is well formed, that is, sorted, disjoint and without empty
- * intervals. */
+/* Checks that the set has exactly these moments and is well formed: sorted, disjoint, without empty intervals. */
 static void expect_set(const struct ah_interval *set, size_t n, const bool *moments)
 {
     bool covered[MOMENTS] = {false};

@@ -13,8 +13,8 @@
 
 enum { ORACLE_TASKS = 4 * MOST_UNITS * 64 + 64, ORACLE_WAITS = 2 * MOST_UNITS + 2 };
 
-/* A task of duration `us`. It starts when its places are free and all tasks in `after` are done, or within `lag` of
- * their end. */
+/* A task of duration `us`. It starts when its places are free and tasks `after` are done, or within `lag` of their
+ * end. */
 struct task {
     double us, lag[ORACLE_WAITS];
     size_t after[ORACLE_WAITS], n_after;
@@ -32,8 +32,7 @@ struct oracle {
     double free_us[4 * MOST_UNITS + 2 * MOST_CLASSES];
 };
 
-/* Numbers of places. A stage has one for computing and one for summing. The NIC of a node has one for each of its two
- * ways. */
+/* Numbers of places. A stage has one for computing and one for summing, a NIC one for each of its two ways. */
 static inline size_t oracle_out(const struct oracle *o, size_t class)
 {
     return 2 * MOST_UNITS + 2 * o->in->classes[class].node;

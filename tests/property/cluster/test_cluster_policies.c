@@ -48,8 +48,7 @@ static void check_pipeline(const struct ah_cluster_problem *problem, const struc
     assert_int_equal(next, problem->n_blocks);
 }
 
-/* Checks an arrangement: no unit occurs twice, pipelines have all blocks, all micro-batches are dealt, and the time is
- * right. */
+/* Checks that no unit occurs twice, pipelines have all blocks, all micro-batches are dealt, and the time is right. */
 static void check_arrangement(const struct ah_cluster_problem *problem,
                               const struct ah_arrangement *arrangement, double told_us)
 {
@@ -200,8 +199,7 @@ static double grid_us(const struct ah_cluster_problem *problem, struct ah_draft 
     return result.step_us;
 }
 
-/* Returns the time of the best grid among these units and all rows that start with them. `used` has the nodes of the
- * row. */
+/* Returns the time of the best grid of these units and all rows that start with them. `used` has the row's nodes. */
 static double best_grid_us(const struct ah_cluster_problem *problem, struct ah_draft *draft, size_t *units,
                            size_t n, unsigned used)
 {

@@ -85,8 +85,7 @@ TEST(cuts, are_near_the_least)
     assert_true(least >= GRAPHS * 8 / 10);
 }
 
-/* The graph has four pairs of neighbours. Fast links stay inside parts. If edges weigh the inverse, fast links connect
- * parts. */
+/* There are four pairs of neighbours. Fast links stay inside parts, or connect parts if edges weigh the inverse. */
 TEST(cuts, keep_heavy_edges)
 {
     double weights[8], edges[64], inverse[64];

@@ -57,8 +57,7 @@ static void make_menu(const struct ah_cluster_problem *in, struct ah_stage stage
     }
 }
 
-/* Takes from every stage's menu the first treatment within the limit. Returns false if some stage has no such
- * treatment. */
+/* Takes from every stage's menu the first treatment within the limit. Returns false if some stage has none. */
 static bool choose(struct all *all, struct ah_arrangement *plan, double limit_us, double *ret_longest_us)
 {
     *ret_longest_us = 0;

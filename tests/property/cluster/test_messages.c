@@ -132,8 +132,8 @@ static void edge(struct graph *g, size_t from, size_t to)
     g->left[to]++;
 }
 
-/* Adds the edges of a message. It is sent at `sent->at` and needed at `expected->at`. Its place is free from
- * `expected->from` on. */
+/* Adds the edges of a message, sent at `sent->at` and needed at `expected->at`. Its place is free from
+ * `expected->from`. */
 static void message_edges(struct graph *g, const struct pipeline *p, size_t sender,
                           const struct ah_message *sent, size_t receiver, const struct ah_message *expected)
 {
@@ -204,8 +204,7 @@ static void open_pipeline(struct pipeline *p, const struct planned *c, size_t pi
     }
 }
 
-/* Delays the times at which places of one stage become free, each by up to `most` positions. The positions that need
- * the places stay. */
+/* Delays when places of one stage become free, each by up to `most` positions. Positions that need them stay. */
 static void delay(struct ah_messages *m, uint64_t most, uint64_t *random)
 {
     static const enum ah_channel in[] = {AH_CHANNEL_OUTPUT_IN, AH_CHANNEL_GRADIENT_IN};

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tests settings of a cluster with four types of GPU, with a degree for each type. The test builds every combination
- * that could be searched, and bounds its time by its relaxation. No combination left out by the search is faster than
- * the result.
+ * that could be searched, and bounds its time by its relaxation. None left out by the search is faster than the result.
  */
 #include "planner/cluster/search/settings.h"
 

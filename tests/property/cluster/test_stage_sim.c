@@ -46,8 +46,7 @@ static void sort_starts(const struct ah_pipeline *pipeline, size_t stage, const 
     }
 }
 
-/* Checks that no stage does two things at once, that nothing starts before its input arrives, and that ends are as
- * reported. */
+/* Checks that no stage does two things at once, nothing starts before its input arrives, and ends are as reported. */
 static void check_starts(const struct ah_cluster_problem *in, const struct ah_pipeline *pipeline,
                          const double *starts_us, double pipeline_us)
 {

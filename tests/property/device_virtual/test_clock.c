@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tests the clock on random graphs. The test takes the spans of a run as given and checks them by other means than the
- * clock's. Dependencies, lanes and rules are checked by comparing all pairs. Sharing is checked by cutting time at
- * every start and finish and bisecting each piece. Together, these checks determine the schedule, so nothing is
- * simulated here.
+ * clock's. Dependencies, lanes and rules are checked by comparing all pairs, sharing by cutting time at every start and
+ * finish and bisecting each piece. Together, they determine the schedule, so nothing is simulated here.
  */
 #include "runtime/device/virtual/clock.h"
 #include "tests/property/device_virtual/fill.h"
@@ -16,8 +15,7 @@
 
 enum { GRAPHS = 1000, MAX_OPS = 64, MAX_DEPENDENCIES = MAX_OPS * 6, MAX_ROWS = 12 };
 
-/* Exact graphs have small whole durations, many ties and zeros, and share nothing. Shared graphs have random durations
- * and demands. */
+/* Exact graphs have small whole durations, many ties and zeros, and share nothing. Shared graphs have random ones. */
 enum style { STYLE_EXACT, STYLE_SHARED };
 
 struct graph {
@@ -199,8 +197,7 @@ static bool goes_first(const struct ah_clock_graph *graph, const struct ah_clock
 }
 
 /* Checks that, while a ready op waits, its lane is always busy with ops that go first or started before it was ready.
- * An op without duration can make others ready within an instant, after lanes have chosen. So equal times are not
- * checked. */
+ * An op without duration may make others ready within an instant, after lanes chose. So equal times are not checked. */
 static void check_choices(const struct ah_clock_graph *graph, const struct ah_clock_result *result)
 {
     bool zeros = false;

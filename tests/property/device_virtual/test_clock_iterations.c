@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests graphs run for several iterations. The times must be those of one run of a longer graph, containing all
- * iterations.
+ * Tests graphs run for several iterations. The times must be those of one longer graph with all iterations.
  */
 #include "runtime/device/virtual/clock.h"
 #include "tests/support/check.h"
@@ -136,8 +135,7 @@ static void check_same(const struct ah_clock_span *a, const struct ah_clock_span
     assert_int_equal(a->slowed_by, b->slowed_by);
 }
 
-/* Checks that iterations of an op have the times of a full course even if a course needs only some iterations of each
- * op. */
+/* Checks that ops have the times of a full course even if a course needs only some iterations of each op. */
 static void check_needed(struct ah_clock *clock, struct ah_clock_course course, size_t n,
                          const struct ah_clock_span *all, uint64_t *seed)
 {

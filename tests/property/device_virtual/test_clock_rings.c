@@ -51,8 +51,7 @@ static void depend(struct graph *g, uint32_t op, uint32_t dependency)
     g->dependency[g->first[op + 1]++] = dependency;
 }
 
-/* Adds an op that takes a slot and a later op that gives the slot back. The later op may take a slot of another ring,
- * as host Adam does. */
+/* Adds an op that takes a slot and a later op that gives it back, and that may take a slot of another ring. */
 static void add_pair(struct graph *g, uint64_t *seed)
 {
     uint8_t ring = (uint8_t)(check_random(seed) % g->of.n_rings);

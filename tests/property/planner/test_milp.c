@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Compares the bound with independent answers: all assignments of small instances under the schedule itself, all
- * vectors of counts one by one, and CBC on rows assembled here. Also compares pairs of instances in which one is faster
- * or larger.
+ * vectors of counts one by one, and CBC on rows assembled here. Also compares pairs of instances, one faster or larger.
  */
 #include "planner/bound/milp_solve_internal.h"
 #include "tests/property/planner/cbc.h"

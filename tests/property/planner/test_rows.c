@@ -2,8 +2,7 @@
  *
  * Compares every row with the schedule itself, for random choices of everything. No row demands more time or memory
  * than the schedule takes. The work of each lane, the sum in rows (1) to (4), equals the schedule's to the last digits.
- * At a budget that a choice just fits, the bound plus the prices of the choice's configs does not exceed the choice's
- * period.
+ * At a budget that a choice just fits, the bound plus its configs' prices does not exceed its period.
  */
 #include "planner/bound/milp_internal.h"
 #include "tests/property/planner/instances.h"
@@ -135,8 +134,7 @@ static double priced(struct ah_milp_input input, const struct ah_config *configs
     return us;
 }
 
-/* How close the rows come to the schedule. The least ratios are printed and checked, to notice a row that bounds
- * nothing. */
+/* How close the rows come to the schedule. Checking the least ratios notices a row that bounds nothing. */
 struct tightness {
     double time, device, host, priced;
     size_t n, n_priced;

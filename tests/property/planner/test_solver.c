@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compares solutions of random small programs with CBC's: relaxations to the digits printed by CBC, integer programs
- * without a gap.
+ * Compares solutions of random small programs with CBC's: relaxations to CBC's digits, integer programs without a gap.
  */
 #include "tests/property/planner/cbc.h"
 

@@ -113,8 +113,7 @@ static void add(struct search *s, const struct ah_transfer_option *option, doubl
         s->bytes[option->passes[i]] += bytes;
 }
 
-/* Tries all sources for receiver `d` of shard `i` of bundle `b`, with the bundle's leader given, and for all receivers
- * after it. */
+/* Tries all sources for receiver `d` of shard `i` of bundle `b`, whose leader is given, and all receivers after it. */
 static void try_receiver(struct search *s, size_t b, size_t i, size_t leader, size_t d)
 {
     const struct ah_transfer_bundle *bundle = &s->problem->bundles[b];

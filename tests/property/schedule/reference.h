@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A reference for programs. It has every op that programs use, in double precision and by its definition, on one flat
- * memory.
+ * A reference for programs: every op that programs use, in double precision, by its definition, on one flat memory.
  *
  * The element at bytes [b, b + size) of an arena is memory[b / 2]: if two places share bytes, they share the element
  * there. Row numbers of tables (tokens, targets, positions, documents) come from `data`, not from the memory.

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests random choices, evaluated and emitted. The documents are checked against docs/planning.md (timeline.h) and by
- * sums.
+ * Tests random choices, evaluated and emitted. Documents are checked against docs/planning.md (timeline.h) and by sums.
  */
 #include "runtime/schedule/replay.h"
 #include "runtime/schedule/schedule.h"

@@ -120,8 +120,7 @@ static inline void timeline_close(struct timeline *t)
     free(t->finish);
 }
 
-/* Checks that tile `v_tile` of v waits for tile `u_tile` of u, which means the latest instance of u before v on the
- * circle. */
+/* Checks that tile `v_tile` of v waits for tile `u_tile` of u: the latest instance of u before v on the circle. */
 static inline void timeline_tile_waits(const struct timeline *t, uint32_t v, uint64_t v_tile, uint32_t u,
                                        uint64_t u_tile, const char *rule)
 {

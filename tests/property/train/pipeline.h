@@ -56,8 +56,7 @@ struct pipeline {
     /* (optional) Gets every rank's trainer after the run has ended, on that rank's thread. */
     void (*done)(void *context, const struct pipeline_stage *stage, struct ah_trainer *trainer);
     void *context;
-    /* (optional) Scores configs. If set, a block takes the last config with the highest score instead of its next
-     * config. */
+    /* (optional) Scores configs. If set, a block takes the last config with the highest score instead of its next. */
     int (*likes)(const struct ah_config *config);
     /* (optional) Gets each config that a block could have had. `had` is true for the config that the block has. */
     void (*chosen)(enum ah_block_kind kind, const struct ah_config *config, bool had);

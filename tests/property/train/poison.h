@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Poison: while a plan runs, bytes of the arena are overwritten as soon as the plan does not need them. Every operand
- * must be in a tensor that is alive by the plan. An op that reads too early, too late or outside its operands computes
- * with NaNs.
+ * must be in a live tensor. An op that reads too early, too late or outside its operands computes with NaNs.
  *
  *     poison_open(&poison, model, plan);
  *     hooked_set(&(struct hooked_hooks){poison_submit, poison_before, poison_after, &poison});
@@ -15,8 +14,7 @@
  * and weights in flight on the host, are overwritten when the op that gives them back has read them.
  *
  * A sent tensor is dead when the op after its last position begins, since that op waits for the send. A run leaves out
- * some ops before its first step and after its last. Tensors alive at these ops are therefore kept until each position
- * has run once.
+ * some ops before its first step and after its last. Tensors alive there are kept until each position has run once.
  */
 #ifndef AH_TESTS_PROPERTY_TRAIN_POISON_H
 #define AH_TESTS_PROPERTY_TRAIN_POISON_H

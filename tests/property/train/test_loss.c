@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The loss of a step is a sum of doubles, one per micro-batch, added from the left in micro-batch order; a held-out
- * loss sums all micro-batches of all batches. The sums of one process and of pipelines are compared with sums made
- * here.
+ * loss sums all micro-batches of all batches. One process and pipelines are compared with sums made here.
  *
  * Few losses show the order of additions: leaves are fp32, and doubles add a few of them exactly. So the test replaces
  * the device's sums, op by op, with sums of numbers for which any other order gives another double. It searches for

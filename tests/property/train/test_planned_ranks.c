@@ -344,8 +344,7 @@ static void count_pair(const struct ah_cluster_plan *plan, const struct ah_plan_
             pairs->away += plan->programs[k].blocks[block].accumulator == AH_ACCUMULATOR_HOST;
 }
 
-/* Gives all GPUs room for the whole model, with fast links and one GPU per node. The plan then has as many pipelines as
- * nodes. */
+/* Gives all GPUs room for the whole model, fast links, and one GPU per node, so that each node is a pipeline. */
 static void make_roomy(struct planned *c, size_t nodes, double times_as_fast)
 {
     c->cluster.n_nodes = nodes;

@@ -424,8 +424,7 @@ static bool tells(const char *text, size_t teller, uint32_t rank, uint32_t lane)
            (strstr(text, "after step ") && (lane != AH_LANE_SEND || strstr(text, "' in micro-batch ")));
 }
 
-/* Makes an op of the rank fail. The rank skips what it would have sent. It may then wait for rank 0, which waits for
- * these messages. */
+/* Makes an op of the rank fail. It skips what it would have sent, and may wait for rank 0, which waits for that. */
 static void let_fail(uint32_t rank, uint32_t lane, uint64_t at, uint64_t *seed)
 {
     const struct ah_comm_hub_options world = late_world(seed);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests that ranks do only what their documents allow, from the spans of all their lanes on one clock. By the
- * documents:
+ * Tests, from the spans of all lanes on one clock, that ranks do only what their documents allow. By the documents:
  *
  * 1. A rank runs its positions in order, step after step, and begins none before the previous position is done, sends
  *    included. An update by gradients of the step before runs in every step but the first, and once after the last.

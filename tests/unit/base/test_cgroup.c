@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests control groups' quotas of processor time, in a folder that stands for /. test_host_memory.c tests their memory
- * limits.
+ * Tests quotas of processor time of groups, in a folder that stands for /. test_host_memory.c tests memory limits.
  */
 #include "base/cgroup.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests usable and available memory of synthetic machines. Each test writes a machine's files into a folder that stands
- * for /.
+ * Tests usable and available memory of synthetic machines. Each test writes a machine's files to a folder that replaces
+ * /.
  */
 #include "base/host_memory.h"
 
@@ -180,8 +180,7 @@ TEST_IN(host_memory, no_total_is_an_error, root_make, root_remove)
     CHECK_FAILS(ah_host_memory_read(&memory, *state, &err), err, AH_E_IO, "MemTotal");
 }
 
-/* Compares this machine's memory with what the C library says. The library asks the kernel in a different way
- * (sysinfo). */
+/* Compares this machine's memory with what the C library says, which asks the kernel in a different way (sysinfo). */
 TEST_IN(host_memory, this_machine, root_make, root_remove)
 {
     struct ah_host_memory memory = read_memory(NULL);

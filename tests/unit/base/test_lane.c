@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests lanes. Jobs write memory without atomics, so the thread sanitizer notices two jobs that a ticket should have
- * ordered.
+ * Tests lanes. Jobs write memory without atomics, so the thread sanitizer notices jobs that a ticket fails to order.
  */
 #include "base/lane.h"
 

@@ -117,8 +117,7 @@ TEST(pool, ten_thousand_tiny_runs)
     ah_pool_free(pool);
 }
 
-/* Uses two pools alternately. Workers of `sleepy` fall asleep early, so a run may find them spinning, falling asleep or
- * asleep. */
+/* Uses two pools alternately. Workers of `sleepy` sleep early: a run finds them spinning, falling asleep or asleep. */
 TEST(pool, runs_at_any_moment_of_falling_asleep)
 {
     uint64_t seed = check_seed(42);

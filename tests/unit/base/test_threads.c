@@ -70,8 +70,7 @@ TEST(threads, pin)
 
 enum { ARITHMETIC_CHUNKS = 20 };
 
-/* Flushes denormals to zero, where the processor can, and rounds upward. New threads inherit both settings from this
- * one. */
+/* Flushes denormals to zero, where the processor can, and rounds upward. New threads inherit both settings. */
 static void spoil_arithmetic(void)
 {
     fesetround(FE_UPWARD);

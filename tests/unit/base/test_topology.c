@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the order of processors, cores and memory on hwloc's synthetic machines, against hand-written results, and on
- * this machine.
+ * Tests the order of processors, cores and memory on hwloc's synthetic machines, against results by hand, and here.
  */
 #include "base/topology.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests that ranks measure a shared machine one after another, and then measure their links. The ranks are threads
- * here.
+ * Tests that ranks measure a shared machine one after another, and then their links. The ranks are threads here.
  */
 #include "cli/profile/profile_node.h"
 

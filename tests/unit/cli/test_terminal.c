@@ -37,8 +37,7 @@ TEST(terminal, width_counts_code_points)
     assert_int_equal(ah_terminal_width("\xc3\xa9t\xc3\xa9"), 3);
 }
 
-/* Progress is uneven. The first 8 % of the work takes 2 s, nothing happens for 3 s, and then work continues at the old
- * rate. */
+/* Progress is uneven: 8 % of the work takes 2 s, nothing happens for 3 s, and work continues at the old rate. */
 TEST(terminal, left_does_not_jump)
 {
     struct ah_progress progress = {0};

@@ -180,8 +180,7 @@ TEST(cluster_costs, hosts_of_those_that_work)
     }
 }
 
-/* Nodes that differ only in their number of GPUs are of one kind. The kind has as many host shares as its largest node
- * has GPUs. */
+/* Nodes that differ only in their number of GPUs are of one kind, with as many host shares as the largest has GPUs. */
 TEST(cluster_costs, a_kind_is_that_of_all_alike_nodes)
 {
     struct costs c;

@@ -91,9 +91,8 @@ TEST(estimate, equal_stages_take_what_the_formula_says)
     check_stage_sim(&c, 187);
 }
 
-/* Three equal pipelines have 3 micro-batches of 30 us each. Doubling the speed of one pipeline does not shorten the
- * step, but that pipeline could take more work. 9 micro-batches at rates of 1/30 + 1/30 + 1/15 per microsecond take
- * 67.5 us. */
+/* Three equal pipelines have 3 micro-batches of 30 us each. Doubling one pipeline's speed does not shorten the step,
+ * but it could take more work. 9 micro-batches at rates of 1/30 + 1/30 + 1/15 per microsecond take 67.5 us. */
 TEST(estimate, falls_with_one_of_many_alike_pipelines)
 {
     struct case_cluster c;

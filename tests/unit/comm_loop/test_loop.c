@@ -121,9 +121,8 @@ TEST(loop, a_posted_receive_may_be_full_of_poison)
     pair_close(&pair);
 }
 
-/* Sends on both channels of rank 0 and waits for both ranks. Returns the channel that rank 1 completes first, or 2 if
- * both complete together. Adds to `early` the bytes arriving before completion, and to `late` the bytes arriving after
- * the posts. */
+/* Sends on both channels of rank 0 and waits for both ranks. Returns the channel that rank 1 completes first; 2: both
+ * together. Adds to `early` the bytes arriving before completion, and to `late` the bytes arriving after the posts. */
 static int race(struct pair *pair, unsigned *early, unsigned *late)
 {
     uint64_t from[2] = {1, 2}, to[2] = {0, 0};

@@ -44,8 +44,7 @@ cudaError_t kernel_diverges(const struct kernel_case *c);
 /* Threads numbered `leaves` and above return before the barrier. The other threads count themselves, twice. */
 cudaError_t kernel_returns_early(const struct kernel_case *c, unsigned leaves);
 
-/* Writes two words per thread, the initial contents of dynamic and static shared memory, and then overwrites that
- * memory. */
+/* Writes two words per thread, the initial contents of dynamic and static shared memory, and then overwrites these. */
 cudaError_t kernel_looks_at_shared(const struct kernel_case *c);
 
 /* Hangs, because even threads wait at a barrier and odd threads wait for the even ones. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests rules of the CPU device alone: which products it refuses, the workspace of ops, and the time charged to ops on
- * a slowed host lane.
+ * Tests what only the CPU device does: refusing products, workspace of ops, time charged to ops on a slowed host lane.
  */
 #include "runtime/device/device.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the distribution and the pinned bits of initial weights. tests/tools/weights_oracle.py is a second computation
- * of them.
+ * Tests the distribution and the pinned bits of initial weights. tests/tools/weights_oracle.py also computes them.
  */
 #include "runtime/model/initial.h"
 
@@ -172,8 +171,7 @@ static double distance(float *values, size_t n, double deviation)
     return most * sqrt((double)n);
 }
 
-/* Returns the sum of products of elements `lag` apart, divided by n deviation^2. This quotient has a standard deviation
- * of 1 / sqrt(n). */
+/* Returns the sum of products of elements `lag` apart, over n deviation^2. Its standard deviation is 1 / sqrt(n). */
 static double correlation(const float *values, size_t n, size_t lag, double deviation)
 {
     double sum = 0;

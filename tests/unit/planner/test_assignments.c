@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests sets of assignments. The number of assignments within a limit is counted by hand, and all of them must be
- * tried.
+ * Tests sets of assignments. The number within a limit is counted by hand, and all of them must be tried.
  */
 #include "planner/search/assignments.h"
 

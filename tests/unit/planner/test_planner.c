@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests plans of small requests: they have what the request asks for, and their numbers agree. Bad requests are
- * refused.
+ * Tests plans of small requests: they contain what was asked, and their numbers agree. Bad requests are refused.
  */
 #include "runtime/schedule/check.h"
 #include "tests/property/planner/requests.h"
@@ -49,8 +48,7 @@ TEST(planner, says_what_was_asked)
     }
 }
 
-/* Groups of sums may end at any micro-batch. A micro-batch that ends a group does extra work, even if it is not the
- * last. */
+/* Groups of sums may end at any micro-batch. One that ends a group does extra work, even if it is not the last. */
 TEST(planner, adds_up_in_the_groups_that_were_asked)
 {
     static const uint64_t device_mib[] = {560, 4096};

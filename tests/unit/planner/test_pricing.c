@@ -63,8 +63,7 @@ TEST(pricing, links_and_updates)
     close_case(&c);
 }
 
-/* Sums of micro-batches are fp32, so updates move 30 bytes a parameter instead of the measured 28. With fp32 weights
- * they move 28. */
+/* Sums of micro-batches are fp32, so updates move 30 bytes a parameter, not the measured 28. With fp32 weights: 28. */
 TEST(pricing, updates_by_the_bytes_they_move)
 {
     struct pricing_case c;

@@ -54,7 +54,7 @@ TEST(solver, rounds)
     check_near(values[0], 3, 1e-9);
 }
 
-/* 3x + y and x + 3y are limited to 2^51, so 4x + 4y is limited to 2^52. No tolerance is fine enough to exclude 2^52 +
+/* 3x + y and x + 3y are limited to 2^51, so 4x + 4y is limited to 2^52. No tolerance is so fine as to exclude 2^52 +
  * 1. */
 TEST(solver, is_exact)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Simulates a device (fake_device.h) from one completion to the next. Between completions, busy lanes work at constant
- * speed.
+ * Simulates a device (fake_device.h) from one completion to the next. In between, busy lanes work at constant speed.
  */
 #include "tests/unit/profiler/fake_device.h"
 
@@ -168,8 +167,7 @@ static double adam_seconds(const struct fake_device *device, uint32_t lane, cons
     return (double)op->u.adamw.count / (limit > 0 ? fmin(limit, rate) : rate);
 }
 
-/* Returns the speedup of a product with its algorithm from the table. Products not in the table use the first
- * algorithm. */
+/* Returns the speedup of a product with its algorithm from the table or, if it has none, with the first algorithm. */
 static double offer_of(const struct fake_device *device, const struct ah_op *op)
 {
     struct ah_algorithm product, entry;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests cycles. Ops stay within their arenas and cover each pass of each group in each way. Each block has its own
+ * Tests cycles. Ops stay within their arenas and cover each pass of each group in each way. Blocks have separate
  * memory.
  */
 #include "profiler/cycle_internal.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests whole profiles of devices of known speed (fake_device.h). Memory and disk are real, so their results only have
- * to be plausible.
+ * Tests whole profiles of devices of known speed (fake_device.h). Results for memory and disk, which are real, must be
+ * plausible.
  */
 #include "profiler/measure_internal.h"
 #include "tests/unit/profiler/fake_device.h"

@@ -361,7 +361,7 @@ TEST(sampler, verdicts)
     assert_int_equal(ah_sampler_judge(&series, &amount), AH_SAMPLER_CALM);
 }
 
-/* The first samples spread little, and all later samples are higher. The whole spread stays small, but the halves
+/* The first samples spread little, and later samples are all higher. The whole spread is small, but the halves
  * differ. */
 static double late_drift(size_t i)
 {

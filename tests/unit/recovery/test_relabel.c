@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests renaming nodes of a plan so that states need not move. Equal nodes swap names, and a different node keeps its
- * name.
+ * Tests renaming nodes of a plan so that states need not move. Equal nodes swap names, a different node keeps its name.
  */
 #include "planner/recovery/relabel.h"
 

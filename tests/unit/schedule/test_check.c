@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Takes a plan with blocks of every kind and breaks one thing at a time. The plan must be refused with the right
- * message.
+ * Breaks a plan with blocks of every kind, one thing at a time. It must be refused with the right message.
  */
 #include "runtime/schedule/check.h"
 #include "tests/support/documents.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the items of an iteration written by hand. It has three blocks, and the middle one is updated on the host in
- * two tiles.
+ * Tests the items of an iteration written by hand. Of three blocks, the middle one is updated on the host in two tiles.
  */
 #include "runtime/schedule/schedule_internal.h"
 #include "tests/support/check.h"
@@ -168,7 +167,7 @@ static void write_fetched(struct written *w, uint64_t fetched)
     w->ops[FETCH].bytes = fetched * w->iteration.weight_bytes;
 }
 
-/* If more weights are fetched than trained, tiles of fetch and update differ. So a fetch waits for the update's last
+/* If more weights are fetched than trained, tiles of fetch and update differ. A fetch waits for the update's last
  * tile. */
 TEST(items, fetch_what_is_updated)
 {
@@ -203,8 +202,7 @@ TEST(items, fetch_into_a_place_that_is_left)
     ah_items_release(&w.memory);
 }
 
-/* In these cases the middle block is streamed. Its update follows BACKWARD_0 in two tiles, one of them in the next
- * step. */
+/* In these cases the middle block is streamed. Its update follows BACKWARD_0 in two tiles, one in the next step. */
 enum {
     STREAMED_UPDATE = SEND,
     STREAMED_IN,

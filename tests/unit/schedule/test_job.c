@@ -153,8 +153,7 @@ TEST(job, groups_by_trained_tensors)
     check_group(&j.job.groups[7], "head", 33, 1, true, true);
     assert_int_equal(j.job.group_of[31], 3);
     assert_int_equal(j.job.groups[6].trained_elements, 0);
-    /* A frozen block saves only what passing the gradient on needs. It saves neither the norms' outputs nor the
-     * product. */
+    /* A frozen block saves only what passing the gradient on needs: neither the norms' outputs nor the product. */
     assert_int_equal(j.job.groups[3].saved_bytes[0] - j.job.groups[6].saved_bytes[0],
                      64 * (4 * 4096 + 2 * 14336));
     test_job_close(&j);

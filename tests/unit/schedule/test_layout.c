@@ -25,8 +25,7 @@ static void check_offsets(const struct ah_layout_tensor *tensors, const uint64_t
                      (double)units[i]);
 }
 
-/* The tensors are weights, a stack of three, a gradient in memory that the stack no longer uses, and scratch on the
- * stack. */
+/* The tensors are weights, a stack of three, a gradient in memory that the stack has left, and scratch on the stack. */
 TEST(layout, persistent_stack_others)
 {
     struct ah_layout_tensor tensors[] = {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the list of a job's products, which has each product of the job's programs once. Also tests selecting entries
- * of a table.
+ * Tests the list of a job's products, with each product of its programs once. Also tests selecting from a table.
  */
 #include "runtime/device/algorithm.h"
 #include "runtime/schedule/products.h"

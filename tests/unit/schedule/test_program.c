@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compares the flops of blocks' programs with published formulas, and their steps and saved tensors with hand
- * calculations.
+ * Compares the flops of blocks' programs with published formulas, and tests steps and saved tensors by hand.
  */
 #include "runtime/schedule/program.h"
 #include "tests/property/schedule/jobs.h"
@@ -48,7 +47,7 @@ TEST(program, products_follow_the_general_formula)
     }
 }
 
-/* A layer with f = 4h takes 24 b s h^2 flops forward and double that backward. `recompute` repeats all but the last
+/* A layer with f = 4h takes 24 b s h^2 flops forward, double that backward. `recompute` repeats all but the last
  * product. */
 TEST(program, recompute_costs_a_forward)
 {

@@ -36,8 +36,8 @@ static char *read_text(const char *path)
     return text.data;
 }
 
-/* Replaces the first `from` in `path` with `to`. Checks that the text is refused with `fault`, and that the message
- * contains `part`. */
+/* Replaces the first `from` in `path` with `to`. The text must be refused with `fault` and a message containing
+ * `part`. */
 static void check_refused(const char *path, const char *from, const char *to, enum ah_document_fault fault,
                           const char *part)
 {
@@ -381,8 +381,7 @@ TEST(document, looks_up_paths)
     ah_document_release(&plan);
 }
 
-/* An absent optional field has its default value. If it has none, lookup finds nothing, and the internal marker is
- * hidden. */
+/* An absent optional field has its default value, or is absent if it has none. The internal marker is never seen. */
 TEST(document, looks_up_absent_fields)
 {
     static const struct ah_value absent = {AH_VALUE_ABSENT, 0, NULL};

@@ -510,8 +510,7 @@ TEST(huggingface, warns_once_of_each_key_without_effect)
     ah_document_release(&document);
 }
 
-/* Keys without effect, written into config.json by transformers' base class, by generation settings and by common
- * tools. */
+/* Keys without effect, written into config.json by transformers' base class, generation settings and common tools. */
 TEST(huggingface, common_keys_without_effect_need_no_word)
 {
     static const char base[] =

@@ -174,8 +174,7 @@ TEST(json_scan, bounds_the_number_of_values)
     free(text);
 }
 
-/* The scanner accepts or refuses every prefix of a text, and the text with any single byte changed, without reading out
- * of bounds. */
+/* The scanner judges every prefix of a text, and the text with any byte changed, without reading out of bounds. */
 TEST(json_scan, stays_inside_mutated_text)
 {
     static const char text[] = "{\"a\\u00e9\":[1.5e-3,true,\"\\ud83d\\ude00\xc3\xa9\"],\"b\":{}}";

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests that a log cut at any byte is read up to its last whole line, and that a run can be resumed from any of its
- * steps.
+ * Tests that a log cut at any byte is read up to its last whole line, and that any step in it can be resumed.
  */
 #include "schemas/run_log_read.h"
 
@@ -101,8 +100,7 @@ TEST_IN(run_log_read, finds_where_a_run_goes_on, root_make, root_remove)
     ah_buffer_release(&scene.whole);
 }
 
-/* An error before the last line does not count as a cut. A file that is not a log does not count as the beginning of
- * one. */
+/* An error before the last line is no cut. A file that is not a log does not count as the beginning of one. */
 TEST_IN(run_log_read, refuses_what_is_no_cut, root_make, root_remove)
 {
     struct scene scene;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the offset of two clocks. Its error is within the reported bound. The bound is small if a message was fast once
- * in each direction.
+ * Tests the offset of two clocks. Its error is within the reported bound, small if each direction was fast once.
  */
 #include "runtime/train/clocks.h"
 #include "tests/support/check.h"

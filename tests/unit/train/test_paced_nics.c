@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests ways of NICs. A way carries one message at a time, the message with the lowest turn goes first, and all ranks
- * share one page.
+ * Tests ways of NICs. A way carries one message at a time, the lowest turn first. All ranks share one page.
  */
 #include "runtime/train/paced_nics.h"
 

@@ -118,8 +118,7 @@ static void close_scene(void)
     ah_comm_hub_free(scene.hub);
 }
 
-/* Submits an op to `lane`. If `n` is 0, the op runs. Otherwise it waits for the first op of each of `lanes`, which is
- * unfinished. */
+/* Submits an op to `lane`. If `n` is 0, it runs. Otherwise it waits for the unfinished first op of each of `lanes`. */
 static void put_op(uint32_t lane, uint32_t n, const uint32_t *lanes)
 {
     heads[lane] = (struct ah_device_head){.submitted = 1, .any = true, .n_waits = n};

@@ -177,8 +177,7 @@ TEST_IN(checkpoints, older_whole_ones_replace_damaged_ones, root_make, root_remo
     }
 }
 
-/* If a checkpoint is unreadable but not damaged, a person must fix the cause. The run does not fall back and lose
- * steps. */
+/* If a checkpoint is unreadable but not damaged, a person must fix that. The run does not fall back and lose steps. */
 TEST_IN(checkpoints, unreadable_ones_are_not_replaced, root_make, root_remove)
 {
     struct scene scene;

@@ -127,8 +127,7 @@ TEST_IN(batches, aligned_sequences, root_make, root_remove)
     ah_dataset_close(data);
 }
 
-/* 26 letters are 5 samples of 5 tokens. A batch of 2 samples reaches into the next epoch. The letter z is only a
- * target. */
+/* 26 letters are 5 samples of 5 tokens. A batch of 2 samples reaches into the next epoch. z is only a target. */
 TEST_IN(batches, every_target_once_an_epoch, root_make, root_remove)
 {
     struct ah_batches batches;
@@ -188,8 +187,7 @@ TEST_IN(batches, the_cursor_is_all, root_make, root_remove)
     ah_dataset_close(data);
 }
 
-/* Held-out data comes once, in order and up to its last token. The last batch is filled with padding that has valid
- * indices. */
+/* Held-out data comes once, in order, up to its last token. Padding with valid indices fills the last batch. */
 TEST_IN(batches, held_out_data, root_make, root_remove)
 {
     struct ah_batches batches;

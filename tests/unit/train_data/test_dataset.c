@@ -351,8 +351,7 @@ TEST_IN(dataset, refuses_by_name, root_make, root_remove)
     CHECK_FAILS(open_one(&opened, *state, "tokens.bin"), opened.err, AH_E_USAGE, "'vocabulary' is 0");
 }
 
-/* The vocabulary limits tokens in every kind of file. The message names the first token beyond it, wherever that token
- * is. */
+/* The vocabulary limits tokens in every kind of file. The message names the first token beyond it, wherever it is. */
 TEST_IN(dataset, tokens_beyond_the_vocabulary, root_make, root_remove)
 {
     static uint16_t many[1200000];
@@ -723,8 +722,8 @@ TEST_IN(dataset, files_that_change, root_make, root_remove)
             check_text_has(opened.err.text, path);
             ah_dataset_close(opened.data);
         }
-    /* If only the content changed, reads may not notice. Still, they give no token beyond the vocabulary and no offset
-     * out of range. */
+    /* If only the content changed, reads may not notice, but give no token beyond the vocabulary and no offset out of
+     * range. */
     root_put_bytes(*state, "a.bin", five_u16, sizeof five_u16);
     root_put_bytes(*state, "a.bin.mask", "\1\1\1\1\1", 5);
     root_put_bytes(*state, "a.bin.docs", docs, sizeof docs);

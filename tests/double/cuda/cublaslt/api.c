@@ -7,8 +7,7 @@
  * Objects have a mark and are counted. Using a destroyed object gives CUBLAS_STATUS_INVALID_VALUE, and double.h tells
  * how many objects exist.
  *
- * ALGORITHMS give different bits. Each consists of a few words: a mark, its number, and the kind of problem for which
- * it was made.
+ * ALGORITHMS give different bits. Each is a few words: a mark, its number, and its kind of problem.
  *
  *     0  sixteen sums along K, then a tree; needs operands and their rows at multiples of 16 bytes, and M and K that
  *        are multiples of EVEN: the limits of the real one's fast kernels, however far apart rows are (13.1 on an H100)

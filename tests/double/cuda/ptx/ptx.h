@@ -13,9 +13,8 @@
  *   - copies in the background are made when they are waited for, and their places are poisoned until then.
  *
  * Errors end the launch and name the line of the file. Places must be aligned and inside shared memory. If two threads
- * touch the same bytes of shared memory and one of them writes, a barrier must be between. All lanes of a warp function
- * must arrive. The lanes of a warp must reach a matrix instruction or a barrier together. Unknown instructions are also
- * errors.
+ * touch the same bytes of it and one of them writes, a barrier must be between. All lanes of a warp function must
+ * arrive. The lanes of a warp must reach a matrix instruction or a barrier together. No instruction may be unknown.
  *
  * The machine counts what launches do: instructions by kind, turns of shared memory, and sectors of global memory.
  * Turns and sectors are counted next to the least possible number (ptx_counts()).
@@ -50,8 +49,8 @@ size_t ptx_static_shared_bytes(const struct ptx_kernel *kernel);
 /* Does what emulator_run() does, for a launch with code and parameters. */
 enum emulator_result ptx_run(const struct emulator_launch *launch, char *ret_report);
 
-/* Appends a line for each kernel to a file, with counts of what all its launches did so far. Returns -1 if the file
- * cannot be written. */
+/* Appends a line for each kernel to a file, with counts of all its launches. Returns -1 if the file cannot be
+ * written. */
 int ptx_counts(const char *path);
 
 /* Reads a text with one entry, for tests of the machine. The caller frees the kernel. If NULL, `ret_report` says

@@ -75,8 +75,7 @@ static float flushed(float value)
     return fpclassify(value) == FP_SUBNORMAL ? copysignf(0.0f, value) : value;
 }
 
-/* Returns `exact` with the relative `error`. The sign of the error depends on the argument's bits. No error if
- * `is_exact`. */
+/* Returns `exact` with the relative `error`, signed by the argument's bits. There is no error if `is_exact`. */
 static float approximate(double exact, double error, uint32_t argument, bool is_exact)
 {
     const double off = (argument * 2654435761u >> 31) ? error : -error;

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Instructions that lanes of a warp do together: shuffles, votes, reductions, products of tiles, and loads of their
- * operands.
+ * What lanes of a warp do together: shuffles, votes, reductions, products of tiles, and loads of their operands.
  *
  * A PRODUCT of tiles is c += a b with 16 x 16 and 16 x 8 elements. For each element of c, the 16 exact products and c
- * are brought to the largest of their exponents. Bits more than 26 below that exponent are cut off. The sum is
- * truncated to fp32.
+ * are brought to the largest exponent. Bits more than 26 below it are cut off. The sum is truncated to fp32.
  *
  * Source: PTX ISA, "shfl.sync", "vote.sync", "redux.sync", "mma.sync.m16n8k16", "ldmatrix"; Fasi, Higham, Mikaitis,
  * Pranesh, Numerical behavior of NVIDIA tensor cores (2021).

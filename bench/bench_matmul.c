@@ -10,9 +10,8 @@
  *     bench_matmul [--threads N] [--rounds N] [--tokens N] [--dtype fp32|bf16] [--form nn|nt|tn]
  *                  [--layer INxOUT] [--level avx2|avx512|avx512_bf16|amx] [--no-head]
  *
- * With --level, both are limited to instructions of that level, and ours run on a pool, without a lane. Where oneDNN
- * has no product, only our rate is shown. Shapes are GPT-2 124M's; tokens are m for nn and nt, k for tn (weight
- * gradients).
+ * With --level, both are limited to instructions of that level, and ours run on a pool, without a lane. If oneDNN has
+ * none, only our rate is shown. Shapes are GPT-2 124M's; tokens are m for nn and nt, k for tn (weight gradients).
  */
 #include "base/pool.h"
 #include "base/stats.h"

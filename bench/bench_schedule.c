@@ -4,10 +4,9 @@
  *
  *     bench_schedule [--blocks N] [--tiles N] [--rounds N]
  *
- * In row `host`, every block is fetched and updated on the host. In `streamed`, the states of every block visit the
- * device. In `mixed`, a third of the blocks is on the device, a third updated on the host, a third streamed.
- * `recompute` is `mixed` with activations recomputed in half of the blocks. Columns are medians of one interleaved run,
- * in microseconds.
+ * In row `host`, every block is fetched and updated on the host. In `streamed`, every block's states visit the device.
+ * In `mixed`, a third of the blocks is on the device, a third updated on the host, a third streamed. `recompute` is
+ * `mixed` with half of the blocks recomputed. Columns are medians of one interleaved run, in microseconds.
  */
 #include "base/stats.h"
 #include "base/threads.h"

@@ -105,8 +105,7 @@ int __wrap_rename(const char *from, const char *to)
     return rc;
 }
 
-/* Syncs nothing, because simulated failures and kills could not show a difference, and syncing would take longer than
- * the rest of the test. */
+/* Syncs nothing, because simulated failures and kills cannot show a difference, and syncing would take very long. */
 int __wrap_fsync(int fd);
 int __wrap_fsync(int fd)
 {

@@ -7,8 +7,7 @@
 #include "tests/device/cuda/open.h"
 
 enum { LOOPS = 3, CALLS_MAX = 128 };
-/* Scales the number of runs, which take 100 times longer under the thread sanitizer, 10 times under the address
- * sanitizer. */
+/* Scales runs, which take 100 times longer under the thread sanitizer and 10 times under the address sanitizer. */
 #if defined(__SANITIZE_THREAD__)
 enum { OF_EACH = 1 };
 #elif defined(__SANITIZE_ADDRESS__)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests ops that share an event: which events are recorded, who may wait for which op, and that events in training are
- * those of items, not of ops.
+ * Tests ops that share an event: which events are recorded, who may wait for which op, and that training times items.
  */
 #include "tests/device/cuda/open.h"
 #include "tests/golden/train/case.h"

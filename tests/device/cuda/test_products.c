@@ -19,8 +19,7 @@
 /* EVEN is a gap after which rows begin at multiples of 8 elements. */
 enum { OPERANDS = 5, NO = 0, YES = 1, EVEN = 1 << 20 };
 
-/* A product: its sizes, its gaps between rows, and how far each operand begins after an aligned place. Gaps and
- * distances are in elements. */
+/* A product: sizes, gaps between rows, and how far operands begin after an aligned place. Gaps are in elements. */
 struct product_case {
     enum ah_matmul_form form;
     uint64_t m, n, k;

@@ -6,8 +6,7 @@
  *     (L(x + h d) - L(x - h d)) / 2h = <g, d>      for random directions d of x
  *
  * where L is summed in double. (Values are checked against definitions in double in tests/device/device_math and
- * tests/unit/device_math/test_attention.c.) The test fails if a kind of op is neither tried nor listed as one without
- * gradient.
+ * tests/unit/device_math/test_attention.c.) A kind of op must be tried here or listed as one without gradient.
  */
 #include "runtime/device/device.h"
 #include "tests/support/driver.h"

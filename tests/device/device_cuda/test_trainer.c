@@ -4,9 +4,8 @@
  * bits. The cases are the golden cases with which the CPU device is compared with PyTorch.
  *
  * Tolerances are needed because sums in products, attention, norms and loss have another order. In bf16, a sum between
- * two numbers may round the other way. AdamW divides by a root of squares, so the sign of a step is rounding noise if
- * the gradient is only rounding noise. A weight may be off by some steps of the rate, so weights are compared as
- * vectors.
+ * two numbers may round the other way. AdamW divides by a root of squares, so the sign of a step is noise if the
+ * gradient is only rounding noise. A weight may be off by some steps of the rate, so weights are compared as vectors.
  */
 #define CHECK_CUDA 1
 #include "tests/golden/train/case.h"

@@ -30,7 +30,7 @@ struct op_case {
     uint64_t *random;       /* borrowed */
 };
 
-/* op_case_below() returns a number below `limit`, op_case_size() a size from 1 to `limit`, often small or a multiple of
+/* op_case_below() returns a number below `limit`, op_case_size() one from 1 to `limit`, often small or a multiple of
  * 8. */
 uint64_t op_case_below(uint64_t *random, uint64_t limit);
 uint64_t op_case_size(uint64_t *random, uint64_t limit);
@@ -44,8 +44,7 @@ struct ah_ref op_case_fp32(void);                            /* fp32 or words */
 void op_case_init(struct op_case *ret_case, const struct ah_op *op, uint64_t *random);
 void op_case_release(struct op_case *c);
 
-/* Fill operand `arg`: with uniform numbers in [low, high), rounded to the operand's type; with words below `limit`; or
- * with bytes 0 or 1. */
+/* Fill operand `arg` with uniform numbers in [low, high), rounded to its type; words below `limit`; or bytes 0 or 1. */
 void op_case_fill(struct op_case *c, size_t arg, double low, double high);
 void op_case_fill_words(struct op_case *c, size_t arg, uint64_t limit);
 void op_case_fill_bytes(struct op_case *c, size_t arg);

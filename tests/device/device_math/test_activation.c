@@ -9,8 +9,7 @@
 
 enum { ROUNDS = 300, WIDTH = 300, WIDE = 5000, MANY = 66000 };
 
-/* The error limit, relative to the result. The special function unit of GPUs computes powers of two within 2^-22 and
- * reciprocals within 2^-23. */
+/* The relative error limit. GPUs' special function units have powers of two within 2^-22, reciprocals within 2^-23. */
 static const double NEAR = 8e-7;
 
 struct element {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the tally of real runs. Its sums agree with the trainer's reports on its lanes, and waits of compute are
- * between compute's ops.
+ * Tests the tally of real runs. Its sums agree with the trainer's reports on its lanes, and compute waits between its
+ * ops.
  */
 #include "base/threads.h"
 #include "runtime/train/tally.h"

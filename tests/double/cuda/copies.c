@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies and fills. Both ends are checked when the call is made. They are checked once more when the copy runs, to
- * notice memory freed meanwhile.
+ * Copies and fills. Both ends are checked by the call, and once more when the copy runs, to notice freed memory.
  */
 #include "tests/double/cuda/double_internal.h"
 

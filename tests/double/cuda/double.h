@@ -4,10 +4,9 @@
  * run on the emulator (emulator.h).
  *
  * The double orders work exactly as far as CUDA guarantees. A stream is a thread that runs what was enqueued, and
- * streams run at the same time. Copies can be slowed, so that a reader sees old data if it does not wait. Device memory
- * is heap memory, counted against the device's size and full of NaN at first; the address sanitizer guards its ends. If
- * a kernel fails, or a test makes a call fail with such a code, the device is broken: every later call returns that
- * code.
+ * streams run at the same time. Copies can be slowed, so a reader sees old data if it does not wait. Device memory is
+ * heap memory, counted against the device's size and NaN at first; the address sanitizer guards its ends. If a kernel
+ * fails, or a test makes a call fail with such a code, the device is broken: every later call returns that code.
  *
  * MISUSE that hardware punishes late, seldom or by being slow is refused here, with a sentence on stderr. It includes
  * copies with an end that contradicts their kind, is not inside one allocation, was freed or is not pinned. It includes
@@ -107,8 +106,7 @@ struct cuda_double {
 /* Returns one device of 1 GiB and 4 processors, changed by the environment. */
 struct cuda_double cuda_double_default(void);
 
-/* Replaces the settings. Counts of calls restart at 0, the calling thread's device is 0, no kernel's code is loaded,
- * and no call has failed. */
+/* Replaces the settings. Call counts restart at 0, the thread's device is 0, no code is loaded, no call has failed. */
 void cuda_double_set(const struct cuda_double *settings);
 
 /* Adds a fault to the settings. The counts of calls continue. */

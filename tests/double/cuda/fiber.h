@@ -30,8 +30,7 @@ int fiber_open(struct fiber *fiber, void (*body)(struct fiber *self));
 /* Makes an open fiber start its body anew, whatever it was doing. */
 void fiber_restart(struct fiber *fiber);
 
-/* Switches to `to`. `from` continues here when another fiber switches to it. A `from` that was never opened stands for
- * the thread itself. */
+/* Switches to `to`. `from` continues when another fiber switches to it. If never opened, it stands for the thread. */
 void fiber_switch(struct fiber *from, struct fiber *to);
 
 void fiber_close(struct fiber *fiber);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks launches against the limits of compute capability 8.0 and later. The emulator runs them on the stream's
- * thread.
+ * Checks launches against the limits of compute capability 8.0 and later. The emulator runs them on stream threads.
  *
  * Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
  */

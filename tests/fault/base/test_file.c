@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests failures of fsync(). It is wrapped at link time (extra.cmake), and its n-th call fails. If it fails before the
- * rename, the old file stays. After the rename, the new file is in place, and the message says that a crash may still
- * lose it.
+ * Tests failures of fsync(). It is wrapped at link time (extra.cmake), and its n-th call fails. Before the rename, the
+ * old file stays. After the rename, the new file is in place, and the message says that a crash may lose it.
  */
 #include "base/file.h"
 #include "tests/support/check.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fails each allocation once while a device is opened, prepares a product and is closed. (Libraries' allocations
- * succeed.)
+ * Fails each allocation once while a device is opened, prepares a product and is closed.(Not in libraries.)
  */
 #include "runtime/device/device.h"
 #include "tests/support/check.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A second simulation, written from docs/clusters.md. Each task knows for which tasks it waits and which places it
- * occupies. Of all tasks, the one that can start first starts. The oracle also finds the best treatment of a stage's
- * activations, by trying all.
+ * occupies. The task that can start first starts. The oracle also finds the best treatment of a stage's activations, by
+ * trial.
  */
 #ifndef AH_TESTS_PROPERTY_CLUSTER_ORACLE_H
 #define AH_TESTS_PROPERTY_CLUSTER_ORACLE_H

@@ -259,8 +259,7 @@ TEST(shares, the_bound_is_below_the_optimum)
     ah_document_release(&model);
 }
 
-/* With six GPUs in each node, there are too many numbers of units to bound each. So the plan's bound is that of units
- * alone on their hosts. */
+/* With six GPUs a node, there are too many numbers of units to bound. So the bound is that of units alone on hosts. */
 TEST(shares, a_plan_has_its_bound)
 {
     struct ah_document model, document;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the simulated step of random arrangements. It equals the oracle's, is no shorter than the necessary work, and
- * uses the planned memory.
+ * Tests the simulated step of random arrangements. It equals the oracle's, covers its necessary work, and has the
+ * planned memory.
  */
 #include "planner/cluster/bound/relaxation.h"
 #include "planner/cluster/sim/stage_sim.h"

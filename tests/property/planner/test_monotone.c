@@ -72,8 +72,7 @@ static void speed_up(const struct instance *it, uint64_t *random, struct costs *
     }
 }
 
-/* Returns an amount of device memory, at fraction `share` from a lean choice to a lavish one. From 0.83 on, it exceeds
- * the needs of both. */
+/* Returns device memory at fraction `share` from a lean to a lavish choice. From 0.83 on, it exceeds both needs. */
 static uint64_t device_between(const struct instance *it, double share)
 {
     struct ah_schedule schedule = {0};

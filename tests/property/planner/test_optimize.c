@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the choice among orders of micro-batches. The bound is the least of any order. It is infeasible only if no
- * order fits.
+ * Tests the choice among orders of micro-batches. The bound is the least of any order. One order must fit, or it is
+ * infeasible.
  */
 #include "planner/search/optimize.h"
 #include "tests/property/planner/instances.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compares sets of trained tensors with fnmatch(3), and groups with a comparison of all pairs. Also tests ten thousand
- * blocks that all differ.
+ * Compares trained sets with fnmatch(3), and groups with pairwise comparison. Tests ten thousand different blocks.
  */
 #include "tests/property/schedule/jobs.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks a replayed timeline against the rules of docs/planning.md. This file was written from that page and uses no
- * code of the schedule.
+ * Checks a replayed timeline against the rules of docs/planning.md. It uses no code of the schedule.
  *
  *     struct timeline t;
  *     timeline_open(&t, plan, &replay, iterations);

@@ -205,8 +205,7 @@ static size_t count_groups(const struct signature *signature, uint64_t *ret_micr
     return n;
 }
 
-/* Checks that one group of all micro-batches gives different bits, except in bf16, where sums of few gradients are
- * exact. */
+/* Checks that a single group gives different bits, except in bf16, where sums of a few gradients are exact. */
 static void regroup(struct golden *g, uint64_t *sums, size_t n, uint64_t micro_batches)
 {
     golden_regroup(g, micro_batches, NULL, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests usable and available memory of synthetic machines. Each test writes a machine's files to a folder that replaces
+ * Tests usable and available memory of synthetic machines. Each test writes a machine's files to a folder in place of
  * /.
  */
 #include "base/host_memory.h"
@@ -102,8 +102,8 @@ TEST_IN(host_memory, version_1_and_its_unlimited, root_make, root_remove)
     assert_int_equal(read_memory(*state).usable_bytes, 5 * gib);
 }
 
-/* The group uses 3 GiB of its limit of 4, and 1 GiB of these 3 is reclaimable file pages. Later its parent has less
- * free memory than the group. */
+/* The group uses 3 of its 4 GiB, and 1 GiB of these is reclaimable file pages. Later its parent has less free
+ * memory. */
 TEST_IN(host_memory, what_a_group_uses_is_not_available, root_make, root_remove)
 {
     put_meminfo(*state);

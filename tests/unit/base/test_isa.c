@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compares the detected instruction sets with /proc/cpuinfo, where the kernel lists the sets supported by both
- * processor and system.
+ * Compares detected instruction sets with /proc/cpuinfo, which lists those supported by processor and system.
  */
 #include "base/isa.h"
 

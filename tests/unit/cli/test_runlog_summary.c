@@ -10,8 +10,7 @@
 
 enum { STEPS_MAX = 3 * AH_RUNLOG_MEDIAN_STEPS };
 
-/* A log of steps of 1000 us, in which compute works for 700 us, waits 200 us for host Adam and idles for 100 us, as
- * predicted. */
+/* A log of steps of 1000 us. Compute works for 700, waits 200 for host Adam and idles for 100, as predicted. */
 struct log {
     struct ah_runlog_step *steps;
     struct ah_plan_exposed exposed[2]; /* predicted, measured */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests that all working GPUs of a node share its host, whatever their pipeline and degree. Their number limits the
- * host memory of a stage.
+ * Tests that all working GPUs of a node share its host, whatever pipeline and degree. Their number limits a stage's
+ * host memory.
  */
 #include "planner/cluster/cluster_problem.h"
 

@@ -14,7 +14,7 @@ struct fixture {
     struct ah_hexiscale_model model;
 };
 
-/* GPUs 0 and 1 are on one node, GPUs 2 and 3, twice as fast, on another. Width 8, seq 16, vocabulary 32, batch 2, 4
+/* GPUs 0 and 1 are on one node; 2 and 3, twice as fast, on another. Width 8, seq 16, vocabulary 32, batch 2, 4
  * layers. */
 static void make(struct fixture *f)
 {

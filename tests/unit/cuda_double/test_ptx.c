@@ -186,12 +186,11 @@ static uint16_t half_of(float value)
     return (uint16_t)(bits >> 16);
 }
 
-/* c = a b in small integers, so the result is exact. a (16, 16) is in words 0 to 127, and b (16, 8), column by column,
- * in words 128 to 191. */
+/* c = a b in small integers, so exact. a (16, 16) is in words 0 to 127, b (16, 8), column by column, in words 128 to
+ * 191. */
 TEST(ptx, tiles)
 {
-    /* Lane l loads row l % 16 of a, starting at column 8 (l / 16), and column l % 8 of b, starting at row 8 (l / 8 %
-     * 2). */
+    /* Lane l loads row l % 16 of a, from column 8 (l / 16) on, and column l % 8 of b, from row 8 (l / 8 % 2) on. */
     static const char body[] =
         "mov.u32 %r5, 0;\nCOPY:\nshl.b32 %r6, %r5, 7;\nadd.s32 %r6, %r6, %r2;\ncvt.u64.u32 %rd3, %r6;\n"
         "add.s64 %rd3, %rd1, %rd3;\nld.global.u32 %r7, [%rd3];\nadd.s32 %r6, %r6, %r3;\nst.shared.u32 [%r6], "

@@ -346,8 +346,7 @@ TEST_IN(runtime, refuses_launches_beyond_the_hardware, set_up, tear_down)
     assert_int_equal(cudaStreamSynchronize(s->streams[0]), cudaSuccess);
 }
 
-/* A kernel's first launch loads its code, and loading may wait for the stream. Allocating memory may wait for the
- * stream in the same way. */
+/* A first launch loads the kernel's code, and that may wait for the stream. So may calls that allocate memory. */
 TEST_IN(runtime, refuses_a_first_launch_while_a_stream_waits_for_the_host, set_up, tear_down)
 {
     struct scene *s = *state;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests at which calls pages of a region become resident, as mincore(2) tells. Huge pages are forbidden, so pages
- * become resident one by one.
+ * Tests which calls make pages of a region resident, with mincore(2). Huge pages are off, so single pages count.
  */
 #include "runtime/device/host/region.h"
 

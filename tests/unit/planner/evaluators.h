@@ -11,8 +11,8 @@
 
 enum { BLOCKS = 8 };
 
-/* Compute is so slow that it hides the other lanes, and updates on the device are free. So choices with equal
- * activations have equal periods. */
+/* Compute hides all other lanes, and updates on the device are free. Choices with equal activations have equal
+ * periods. */
 struct fixture {
     struct test_job job;
     struct ah_costs costs;

@@ -58,8 +58,7 @@ static void has_what_if(const struct ah_planning *p, size_t i, enum ah_what_if_f
     assert_true(p->what_if[i].machine_bytes < planned_bytes);
 }
 
-/* If a request asks for more memory than the machine has, it is planned for a larger machine. The larger machine's
- * system also keeps a share. */
+/* A request for more memory than the machine has is planned for a larger machine. Its system also keeps a share. */
 TEST(planning, takes_more_than_there_is_as_a_what_if)
 {
     struct test_request t;

@@ -127,8 +127,7 @@ TEST(pricing, more_recomputation_takes_longer)
     }
 }
 
-/* A measured shape has its own rate. The rate of a shape between two measured ones lies between theirs, closer to that
- * of the nearer shape. */
+/* A measured shape has its own rate. A shape between two of them has a rate between, closer to that of the nearer. */
 TEST(pricing, rates_of_near_shapes)
 {
     struct pricing_case c;
@@ -298,8 +297,8 @@ TEST(pricing, rates_of_a_split)
     close_case(&c);
 }
 
-/* Measured times of every group on `threads` threads. Forward takes 10 us plus the group's number. Backward takes 100,
- * 200 or 300 us more. */
+/* Measured times of every group on `threads` threads: forward is 10 us plus its number, backward 100, 200 or 300 us
+ * more. */
 struct measured {
     struct ah_machine_block blocks[8];
     struct ah_machine_backward backward[8][AH_ACTIVATIONS_WAYS];

@@ -33,8 +33,7 @@ struct fake_rates {
     int fail_submit;                /* which submit fails, counted from 1; 0: none */
 };
 
-/* Returns the driver. It borrows `rates` until the next call of fake_device_driver(), and reads `*rates` whenever a
- * device is opened or run. */
+/* Returns the driver. It borrows `rates` until the next call, and reads `*rates` whenever a device is opened or run. */
 const struct ah_device_driver *fake_device_driver(struct fake_rates *rates);
 
 /* Returns the number of open devices. After a profile it must be 0. */

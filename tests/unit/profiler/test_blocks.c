@@ -81,8 +81,7 @@ TEST(blocks, have_the_known_speed)
         }
 }
 
-/* Printing and reading a document keeps its blocks. Measuring a model a second time replaces its blocks. Measuring
- * another model adds blocks. */
+/* Printing and reading keeps blocks. A second measurement replaces a model's blocks; another model adds blocks. */
 TEST(blocks, are_added_and_replaced)
 {
     struct profile_case c;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests cycles. Ops stay within their arenas and cover each pass of each group in each way. Blocks have separate
- * memory.
+ * Tests that a cycle's ops stay within their arenas and cover each group's passes in each way, in separate memory.
  */
 #include "profiler/cycle_internal.h"
 

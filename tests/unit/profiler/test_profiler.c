@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests whole profiles of devices of known speed (fake_device.h). Results for memory and disk, which are real, must be
- * plausible.
+ * Tests whole profiles of devices of known speed (fake_device.h). Memory and disk are real: results must be plausible.
  */
 #include "profiler/measure_internal.h"
 #include "tests/unit/profiler/fake_device.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests adapting a plan of two pipelines to the loss of a node. An idle unit replaces the node, or the node's pipeline
- * shrinks or is dropped.
+ * Tests adapting a plan of two pipelines to the loss of a node. An idle unit replaces it, or its pipeline shrinks or
+ * goes.
  */
 #include "planner/recovery/adapt.h"
 

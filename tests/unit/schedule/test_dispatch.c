@@ -49,8 +49,7 @@ static size_t updates(const struct ah_plan *plan, uint64_t ret_blocks[LAYERS + 2
 }
 
 /* Updates take so long that all gradients arrive before the second update. The head's gradient arrives first, so the
- * head is updated first. Next are the lowest blocks, as the next forward needs them first. FIFO takes the top blocks
- * first. */
+ * head is first. Next are the lowest blocks, as the next forward needs them first. FIFO takes the top blocks first. */
 TEST(dispatch, takes_what_is_needed_first)
 {
     static struct test_case c;

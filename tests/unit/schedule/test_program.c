@@ -47,7 +47,7 @@ TEST(program, products_follow_the_general_formula)
     }
 }
 
-/* A layer with f = 4h takes 24 b s h^2 flops forward, double that backward. `recompute` repeats all but the last
+/* With f = 4h, a layer takes 24 b s h^2 flops forward, twice that backward. `recompute` repeats all but its last
  * product. */
 TEST(program, recompute_costs_a_forward)
 {
@@ -214,8 +214,7 @@ TEST(program, steps_of_llama)
     test_job_close(&j);
 }
 
-/* The bias is stored between the weights of gate and up. So each of them has its own products, and their input
- * gradients are added in fp32. */
+/* The bias is between the weights of gate and up, so each has its own products. Input gradients are added in fp32. */
 TEST(program, gate_and_up_with_biases_are_two_products)
 {
     enum { H = 4096, F = 14336, T = 64 };

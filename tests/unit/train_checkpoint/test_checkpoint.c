@@ -76,8 +76,7 @@ TEST_IN(checkpoint, comes_back_bit_for_bit, root_make, root_remove)
     }
 }
 
-/* The files, including manifest and digests, are equal whether one owner or several write them. They can be read by one
- * owner or by several. */
+/* One owner or several write equal files, including manifest and digests. One owner or several can read them. */
 TEST_IN(checkpoint, of_several_owners_is_that_of_one, root_make, root_remove)
 {
     static const struct training_options cases[] = {

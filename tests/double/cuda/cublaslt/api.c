@@ -4,8 +4,7 @@
  * processor, in stream order. It is stricter than the real cuBLASLt, because it refuses every call that may fail by the
  * manual. So calls that work here are likely to work on a GPU.
  *
- * Objects have a mark and are counted. Using a destroyed object gives CUBLAS_STATUS_INVALID_VALUE, and double.h tells
- * how many objects exist.
+ * Objects have a mark and are counted. Using a destroyed one gives CUBLAS_STATUS_INVALID_VALUE. double.h counts them.
  *
  * ALGORITHMS give different bits. Each is a few words: a mark, its number, and its kind of problem.
  *

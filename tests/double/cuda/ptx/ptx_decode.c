@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Decodes the name of an instruction. The names of loads, stores and comparisons are read word by word. All other names
- * are rows of the tables.
+ * Decodes the name of an instruction. Loads, stores and comparisons are read word by word. All others are rows of
+ * tables.
  */
 #include "tests/double/cuda/ptx/ptx_internal.h"
 

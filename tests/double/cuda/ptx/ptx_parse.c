@@ -289,8 +289,7 @@ static bool is_whole(const struct ptx_insn *insn)
     return true;
 }
 
-/* True if a move splits or joins a value: "mov.b64 {%r1, %r2}, %rd1" splits it into halves, and "mov.b64 %rd1, {%r1,
- * %r2}" joins two halves. */
+/* True for a move that splits ("mov.b64 {%r1, %r2}, %rd1") or joins ("mov.b64 %rd1, {%r1, %r2}") two halves. */
 static bool splits(const char *name, const char *operands)
 {
     return strcmp(name, "mov.b64") == 0 && *operands == '{';

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tests recording the kernels and copies of a training. Losses are unchanged, and every op of a stream has activities,
- * each within its op's span. With a GPU's plugin in AUTOHETE_PLUGIN_DIR, this shows that CUPTI reports what the
- * recorder needs.
+ * each within its op's span. With a GPU's plugin in AUTOHETE_PLUGIN_DIR, this also tests CUPTI itself.
  */
 #define CHECK_CUDA 1
 #include "tests/golden/train/case.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the tally of real runs. Its sums agree with the trainer's reports on its lanes, and compute waits between its
- * ops.
+ * Tests the tally of real runs. Its sums agree with the trainer's reports on lanes, and compute waits between its ops.
  */
 #include "base/threads.h"
 #include "runtime/train/tally.h"

@@ -14,8 +14,7 @@
  * streams that wait for the default stream. While a stream waits for a value from the host, misuse also includes calls
  * that take or free memory, and the first launch of a kernel, since loading its code may wait for all streams.
  *
- * Tests linked with the double call the functions below. Programs that load the plugin take settings from the
- * environment:
+ * Linked tests call the functions below. Programs that load the plugin take settings from the environment:
  *
  *     AUTOHETE_CUDA_DOUBLE=memory=1GiB,copy_delay_us=50,fail=cudaMalloc:3:2 autohete run ...
  *

@@ -51,8 +51,7 @@ enum double_place { PLACE_UNKNOWN, PLACE_DEVICE, PLACE_PINNED, PLACE_FREED, PLAC
 enum double_place double_place_of(const void *place, size_t bytes);
 const char *double_place_name(enum double_place place);
 size_t double_device_bytes(void);
-/* with the lock held, and so the next function */
-bool double_take_code(const struct cuda_double *settings, int device);
+bool double_take_code(const struct cuda_double *settings, int device); /* with the lock held, like the next */
 void double_forget_code(void);
 size_t double_pinned_ranges(void);
 

@@ -175,8 +175,7 @@ struct emulator_votes emulator_barrier(bool vote)
     return w->votes;
 }
 
-/* Acts if all lanes awaited by `thread` are there with its mask and act; all but `caller` become ready. True if they
- * acted. */
+/* Acts if all lanes awaited by `thread` are there with its mask and act, and readies all but `caller`. True if so. */
 static bool try_act(struct worker *w, struct thread *thread, const struct thread *caller)
 {
     struct warp *warp = &w->warps[thread->self.number / EMULATOR_WARP];

@@ -36,8 +36,7 @@ static size_t random_samples(uint64_t *seed, double *x)
     int style = (int)(check_random(seed) % 3);
     for (size_t i = 0; i < n; i++) {
         double u = check_uniform(seed);
-        /* uniform; with ties; with a long tail */
-        x[i] = style == 0 ? u : style == 1 ? floor(u * 5) : exp(20 * u) - 1e4;
+        x[i] = style == 0 ? u : style == 1 ? floor(u * 5) : exp(20 * u) - 1e4; /* uniform; ties; long tail */
     }
     return n;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A second simulation, written from docs/clusters.md. Each task knows for which tasks it waits and which places it
- * occupies. The task that can start first starts. The oracle also finds the best treatment of a stage's activations, by
- * trial.
+ * A second simulation, written from docs/clusters.md. Each task knows for which tasks it waits and its places. The task
+ * that can start first starts. The oracle also finds the best treatment of a stage's activations, by trial.
  */
 #ifndef AH_TESTS_PROPERTY_CLUSTER_ORACLE_H
 #define AH_TESTS_PROPERTY_CLUSTER_ORACLE_H

@@ -349,8 +349,7 @@ static void no_place(struct ah_cluster_plan *plan)
     find_tensor(program, ".input.0")->name = program->arena.tensors[0].name;
 }
 
-/* Makes a deadlock. Each stage frees a message's place only when it needs it, and the first does all its forwards
- * first. */
+/* Makes a deadlock: each stage frees a message's place only when it needs it, and the first does its forwards first. */
 static void wait_in_a_circle(struct ah_cluster_plan *plan)
 {
     struct ah_plan *program = program_of(plan, 0);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the choice among orders of micro-batches. The bound is the least of any order. One order must fit, or it is
- * infeasible.
+ * Tests the choice among orders of micro-batches. The bound is the least of any order. Infeasible means that none fits.
  */
 #include "planner/search/optimize.h"
 #include "tests/property/planner/instances.h"

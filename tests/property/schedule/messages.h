@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks messages between the stages of a pipeline and the memory of each message, from starts and ends of compute
- * positions, in any number of steps. A message occupies its place from the start of sending until its last reader is
- * done.
+ * Checks messages between the stages of a pipeline and the memory of each message, from the starts and ends of compute
+ * positions. A message occupies its place from the start of sending until its last reader is done.
  *
  *     struct messages_stage stages[] = {{plan, 1, start_us, end_us}, ...};
  *     messages_check(stages, n);

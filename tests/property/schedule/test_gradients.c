@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests that programs train. They run in double precision, on memory laid out as they say. The loss changes as the
- * gradients predict (central differences), whatever is kept, recomputed, frozen, tied or chunked.
+ * Tests that programs train. They run in double precision, on memory laid out as they say. For every parameter tried,
+ * the loss changes as gradients predict (central differences), whatever is kept, recomputed, frozen, tied or chunked.
  */
 #include "runtime/schedule/flat.h"
 #include "runtime/schedule/program.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests what ranks report about their progress while they train. All others wait for a delayed one, directly or in a
- * chain.
+ * Tests what ranks report about their progress in training. All others wait for a delayed one, directly or in a chain.
  */
 #include "runtime/train/behind.h"
 #include "runtime/train/links.h"

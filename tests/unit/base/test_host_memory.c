@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests usable and available memory of synthetic machines. Each test writes a machine's files to a folder in place of
- * /.
+ * Tests usable and available memory of synthetic machines. Each test writes its files to a folder in place of /.
  */
 #include "base/host_memory.h"
 

@@ -8,8 +8,7 @@
 
 #include <string.h>
 
-/* its text looks like lines of the report */
-static const char document[] = "{\"name\": \"one\"}\nend\nlink 7 8 1 1 1\n";
+static const char document[] = "{\"name\": \"one\"}\nend\nlink 7 8 1 1 1\n"; /* looks like our lines */
 
 static struct ah_report_host hosts[] = {{"vm", 0, document, sizeof document - 1}, {"left vm", 1, "{}\n", 3}};
 static struct ah_report_link links[] = {{0, 1, {1.1e9 / 3, 29.6, 0.49}}};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests that all working GPUs of a node share its host, whatever pipeline and degree. Their number limits a stage's
- * host memory.
+ * Tests that all working GPUs of a node share its host, whatever pipeline and degree. Their number limits its memory.
  */
 #include "planner/cluster/cluster_problem.h"
 

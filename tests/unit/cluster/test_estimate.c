@@ -134,9 +134,9 @@ TEST(estimate, stages_of_one_node_share_no_nic)
     check_stage_sim(&c, 517);
 }
 
-/* Two pipelines run in opposite directions, with one micro-batch each and sends of 2 us. Both end at 10 + 2 + 30 + 2 +
- * 20 = 64. Sums pass both NICs at 100 bytes a microsecond, and the link at 50. Those of block 1 begin when its last
- * backward ends, 22 us earlier, and hold the NICs for 80 us. Then the sums of block 0 take 6000 / 50, plus the latency
+/* Two pipelines run in opposite directions, with a micro-batch each and sends of 2 us. Both end at 10 + 2 + 30 + 2 + 20
+ * = 64. Sums pass both NICs at 100 bytes a microsecond, and the link at 50. Those of block 1 begin when its last
+ * backward ends, 22 us earlier, and hold the NICs for 80 us. Then those of block 0 take 6000 / 50, plus the latency
  * twice. */
 TEST(estimate, sums_take_turns_behind_their_last_backward)
 {

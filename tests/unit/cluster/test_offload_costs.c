@@ -62,8 +62,7 @@ TEST(offload_costs, shares_of_a_gpu)
     assert_int_equal(ah_offload_share(&node, 2).memory_bytes, 30 * GIB); /* as if the other two GPUs idle */
     struct ah_cluster_node other = node;
     other.host_memory_bytes = 512 * GIB;
-    /* no more than 8 GiB are left free */
-    assert_int_equal(ah_offload_share(&other, other.gpus).memory_bytes, 126 * GIB);
+    assert_int_equal(ah_offload_share(&other, other.gpus).memory_bytes, 126 * GIB); /* 8 GiB are left free */
     other.host_link_bytes_per_s = 0;
     assert_int_equal(ah_offload_share(&other, other.gpus).memory_bytes, 0);
 }

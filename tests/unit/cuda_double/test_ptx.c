@@ -186,8 +186,7 @@ static uint16_t half_of(float value)
     return (uint16_t)(bits >> 16);
 }
 
-/* c = a b in small integers, so exact. a (16, 16) is in words 0 to 127, b (16, 8), column by column, in words 128 to
- * 191. */
+/* c = a b in small integers, so exact. a (16, 16) is in words 0 to 127, b (16, 8), by columns, in words 128 to 191. */
 TEST(ptx, tiles)
 {
     /* Lane l loads row l % 16 of a, from column 8 (l / 16) on, and column l % 8 of b, from row 8 (l / 8 % 2) on. */

@@ -124,8 +124,7 @@ TEST_IN(runtime, a_stream_waits_for_an_event_as_it_was_recorded, set_up, tear_do
     assert_int_equal(cudaEventRecord(event, s->streams[0]), cudaSuccess);
     assert_int_equal(cudaEventQuery(event), cudaErrorNotReady);
     assert_int_equal(cudaStreamWaitEvent(s->streams[1], event, 0), cudaSuccess);
-    /* the wait above still means the earlier record */
-    assert_int_equal(cudaEventRecord(event, s->streams[1]), cudaSuccess);
+    assert_int_equal(cudaEventRecord(event, s->streams[1]), cudaSuccess); /* the wait above is unchanged */
     assert_int_equal(cudaEventDestroy(event), cudaSuccess);
     assert_int_equal(write_words(s, s->streams[1], 7), cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(s->streams[1]), cudaSuccess);
@@ -256,8 +255,8 @@ TEST_IN(runtime, refuses_copies_of_the_wrong_memory, set_up, tear_down)
     expect_misuse(2, "to memory that reaches over the end");
     assert_int_equal(copy_up(s, gone, s->pinned, 16), cudaErrorInvalidValue);
     expect_misuse(3, "to memory that was freed");
-    /* the copy waits for earlier work */
-    assert_int_equal(cudaMemcpy(s->device, plain, 16, cudaMemcpyHostToDevice), cudaSuccess);
+    assert_int_equal(cudaMemcpy(s->device, plain, 16, cudaMemcpyHostToDevice),
+                     cudaSuccess); /* the copy waits */
     assert_int_equal(cudaMemsetAsync(s->pinned, 0, 16, s->streams[0]), cudaErrorInvalidValue);
     expect_misuse(4, "to pinned memory");
 }

@@ -90,8 +90,7 @@ TEST(config, says_windows_ropes_and_biases)
         struct ah_buffer out = {0};
         struct ah_error err = {0};
         parse(&model, texts[i]);
-        /* ah_config_print() also reads its text back */
-        CHECK_OK(ah_config_print(model.body.model, AH_FP32, &out, &err), err);
+        CHECK_OK(ah_config_print(model.body.model, AH_FP32, &out, &err), err); /* also reads it back */
         ah_buffer_release(&out);
         ah_document_release(&model);
     }

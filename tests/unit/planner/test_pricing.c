@@ -297,8 +297,7 @@ TEST(pricing, rates_of_a_split)
     close_case(&c);
 }
 
-/* Measured times of every group on `threads` threads: forward is 10 us plus its number, backward 100, 200 or 300 us
- * more. */
+/* Measured times of groups on `threads` threads: forward is 10 us plus its number, backward 100, 200 or 300 us more. */
 struct measured {
     struct ah_machine_block blocks[8];
     struct ah_machine_backward backward[8][AH_ACTIVATIONS_WAYS];

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests checks of plans against their model and machine. Valid plans pass. Differences that only these show are
- * noticed.
+ * Checks plans against their model and machine. Valid plans pass. Differences that only these show are noticed.
  */
 #include "planner/verify.h"
 #include "runtime/schedule/check.h"

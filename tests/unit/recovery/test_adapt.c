@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests adapting a plan of two pipelines to the loss of a node. An idle unit replaces it, or its pipeline shrinks or
- * goes.
+ * Adapts a plan of two pipelines to the loss of a node. An idle unit replaces it, or its pipeline shrinks or ends.
  */
 #include "planner/recovery/adapt.h"
 

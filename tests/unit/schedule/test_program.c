@@ -47,7 +47,7 @@ TEST(program, products_follow_the_general_formula)
     }
 }
 
-/* With f = 4h, a layer takes 24 b s h^2 flops forward, twice that backward. `recompute` repeats all but its last
+/* If f = 4h, a layer takes 24 b s h^2 flops forward, twice that backward. `recompute` repeats all but the last
  * product. */
 TEST(program, recompute_costs_a_forward)
 {

@@ -722,8 +722,7 @@ TEST_IN(dataset, files_that_change, root_make, root_remove)
             check_text_has(opened.err.text, path);
             ah_dataset_close(opened.data);
         }
-    /* If only the content changed, reads may succeed, but give no token beyond the vocabulary and no offset out of
-     * range. */
+    /* If only the content changed, reads may succeed, but give no token beyond the vocabulary and no wrong offset. */
     root_put_bytes(*state, "a.bin", five_u16, sizeof five_u16);
     root_put_bytes(*state, "a.bin.mask", "\1\1\1\1\1", 5);
     root_put_bytes(*state, "a.bin.docs", docs, sizeof docs);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Decodes the name of an instruction. Loads, stores and comparisons are read word by word. All others are rows of
- * tables.
+ * Decodes an instruction's name. Loads, stores and comparisons are read word by word. All others are rows of tables.
  */
 #include "tests/double/cuda/ptx/ptx_internal.h"
 

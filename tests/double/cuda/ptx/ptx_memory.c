@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loads, stores, and copies in the background. Places are multiples of the size moved at once. Places of shared memory
- * and of parameters are offsets. Places of global memory are addresses of this program, checked by the address
- * sanitizer.
+ * Loads, stores, and copies in the background. Places are multiples of the size moved at once. In shared memory and
+ * parameters they are offsets. Places of global memory are addresses of this program, checked by the address sanitizer.
  *
  * Source: PTX ISA, "ld", "st", "cp.async".
  */

@@ -202,8 +202,7 @@ static bool make_forward(const struct kernel *k, struct ah_op *ret_op)
         ret_op->kind = AH_OP_ATTENTION;
         memcpy(ret_op->arg, refs, sizeof refs);
     } else if (k->op.kind == AH_OP_NORM_BACKWARD) {
-        const struct ah_ref refs[] = {
-            r[0], r[4], r[5], {0}, r[6]}; /* the backward op overwrites its result */
+        const struct ah_ref refs[] = {r[0], r[4], r[5], {0}, r[6]}; /* backward overwrites its result */
         ret_op->kind = AH_OP_NORM;
         memcpy(ret_op->arg, refs, sizeof refs);
     } else {

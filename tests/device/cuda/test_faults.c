@@ -99,8 +99,7 @@ static bool fail_one(const char *call, uint64_t nth, cudaError_t code)
 {
     const struct cuda_double_alive before = cuda_double_alive();
     struct ah_error err = {0};
-    if (strcmp(call, "cudaHostUnregister") ==
-        0) /* if this call fails, the memory stays locked for the next device */
+    if (strcmp(call, "cudaHostUnregister") == 0) /* its failure keeps memory locked */
         return true;
     be_plain();
     cuda_double_fail(call, nth, code);

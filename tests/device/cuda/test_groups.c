@@ -45,8 +45,7 @@ TEST(groups, have_an_event_and_a_span)
     const uint64_t before = cuda_double_calls("cudaEventRecord");
     submit_op(device, AH_LANE_H2D, &up, (struct ah_wait){0});
     submit_group(device, 5, (struct ah_wait){AH_LANE_H2D, 1});
-    assert_int_equal(cuda_double_calls("cudaEventRecord") - before,
-                     3); /* one for the copy, two for the group */
+    assert_int_equal(cuda_double_calls("cudaEventRecord") - before, 3); /* copy: 1, group: 2 */
     CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, 2, &err), err);
     assert_int_equal(ah_device_done(device, AH_LANE_COMPUTE), 5);
     assert_int_equal(ah_device_spans(device, &reader, &span, 1), 1);

@@ -20,8 +20,7 @@ TEST(submitter, has_a_processor)
     assert_int_equal(n_during, n > 1 ? 1 : n);
     assert_int_equal(ah_threads_cpus(after, 1024), n);
     assert_memory_equal(before, after, n * sizeof before[0]);
-    device =
-        open_device(&(struct ah_device_options){0}); /* without the option, the thread stays where it is */
+    device = open_device(&(struct ah_device_options){0}); /* without the option, the thread stays */
     assert_int_equal(ah_threads_cpus(during, 1024), n);
     ah_device_close(device);
     expect_nothing_left();

@@ -92,8 +92,7 @@ static void fail_some(cudaError_t code, bool middle)
         calls[n].n = cuda_double_calls(name);
     }
     for (unsigned i = 0; i < n; i += EVERY)
-        if (strcmp(calls[i].name, "cudaHostUnregister") !=
-            0) { /* if this call fails, the memory stays locked */
+        if (strcmp(calls[i].name, "cudaHostUnregister") != 0) { /* its failure keeps memory locked */
             all++;
             told += fail_one(calls[i].name, middle ? (calls[i].n + 1) / 2 : 1, code);
         }

@@ -31,10 +31,9 @@ struct trial {
     struct ah_ref y, dy;
     size_t n_y;
     float c[VALUES_MAX];
-    uint64_t end_bytes; /* end of the placed operands */
-    void (*fill)(struct trial *t, unsigned char *arena,
-                 uint64_t *random); /* (optional) fills all other operands */
-    double step;                    /* h */
+    uint64_t end_bytes;                                                    /* end of the placed operands */
+    void (*fill)(struct trial *t, unsigned char *arena, uint64_t *random); /* (optional) fills the rest */
+    double step;                                                           /* h */
 };
 
 static uint64_t random_state;

@@ -83,10 +83,9 @@ static int extend(void *context, struct ah_error *err)
 
 TEST(profiler, every_allocation_of_an_extension_fails_once)
 {
-    struct extension extension = {
-        .rates = {.matmul_flops_per_s = {1e6, 1e6}, /* so that a sample is one cycle */
-                  .link_bytes_per_s = {1e10, 1e10},
-                  .device_copy_bytes_per_s = 1e10}};
+    struct extension extension = {.rates = {.matmul_flops_per_s = {1e6, 1e6}, /* a sample is one cycle */
+                                            .link_bytes_per_s = {1e10, 1e10},
+                                            .device_copy_bytes_per_s = 1e10}};
     test_job_open(&extension.job, "tiny",
                   (struct ah_plan_training){.batch = 1, .micro_batches = 1, .seq = 8, .dtype = AH_FP32});
     assert_true(fault_sweep(extend, &extension, 1) > 30);

@@ -294,8 +294,7 @@ static void sweep_allocations(void **state, unsigned owners)
     begin_owners(&scene, state, 0, owners);
     size_t saving = fault_sweep(save_first, &scene, 1);
     CHECK_OK(save_first(&scene, &err), err);
-    size_t loading =
-        fault_sweep(load_again, &scene, owners > 0); /* a single owner loads without a manifest */
+    size_t loading = fault_sweep(load_again, &scene, owners > 0); /* one owner needs no manifest */
     assert_string_equal(training_wrong(&scene.run, 1), "");
     print_message("allocations: %zu saving, %zu loading\n", saving, loading);
     assert_true(saving > 100 && loading > 50);

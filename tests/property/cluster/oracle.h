@@ -185,8 +185,7 @@ static inline void oracle_segment(struct oracle *o, const struct oracle_names *n
             if (tied ? !ends : !(s->first <= first && end <= s->end))
                 continue;
             size_t at = n++;
-            for (; at > 0 && classes[at - 1] > s->class;
-                 at--) { /* by class, and within a class in this order */
+            for (; at > 0 && classes[at - 1] > s->class; at--) { /* by class, then in this order */
                 owners[at] = owners[at - 1];
                 classes[at] = classes[at - 1];
                 stages[at] = stages[at - 1];

@@ -169,8 +169,8 @@ static void check_time(const struct ah_cluster_plan_stage *stage, const struct a
         double update_us = 0; /* all blocks have one rate, the slowest */
         for (size_t i = 0; i < program->n_ops; i++)
             update_us += program->ops[i].op == AH_PLAN_DEVICE_ADAM ? program->ops[i].us : 0;
-        const bool shares = program->model.tied &&
-                            program->part->stages == 1; /* the arrangement counts the only table twice */
+        const bool shares =
+            program->model.tied && program->part->stages == 1; /* one table, counted twice there */
         if (fabs(us - passes_us - update_us) > 1e-9 * us ||
             (!shares && update_us < stage->update_us * (1 - 1e-9)))
             fail_msg("a step takes %.9g us; %.9g of passes and %.9g of update", us, passes_us, update_us);

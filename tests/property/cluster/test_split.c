@@ -49,8 +49,7 @@ static void check_fits(const struct ah_cluster_problem *problem, struct ah_fits 
     struct ah_pipeline other = {stages, pipeline->n_stages, pipeline->micro_batches};
     memcpy(stages, pipeline->stages, pipeline->n_stages * sizeof *stages);
     assert_true(ah_pipeline_fit(problem, pipeline) && ah_fits_pipeline(fits, &other));
-    for (size_t i = 0; i < other.n_stages;
-         i++) { /* bytes can be compared, because the struct has no padding */
+    for (size_t i = 0; i < other.n_stages; i++) { /* compares bytes, as there is no padding */
         assert_memory_equal(&stages[i], &pipeline->stages[i], sizeof *stages);
         for (size_t sharers = 1; sharers <= problem->classes[stages[i].class].units; sharers++) {
             struct ah_stage stage = stages[i], again;

@@ -201,8 +201,7 @@ TEST(stage_sim, a_limit_only_hides_what_is_longer)
 TEST(stage_sim, transfers_pass_in_the_order_of_their_start)
 {
     uint64_t random = 0x9e3779b97f4a7c15;
-    for (size_t n = 0;
-         n < 4 * problems();) { /* about one problem in a hundred depends on the order of transfers */
+    for (size_t n = 0; n < 4 * problems();) { /* one problem in a hundred depends on this */
         struct case_problem c;
         struct ah_draft draft;
         struct ah_error err = {0};

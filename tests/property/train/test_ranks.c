@@ -482,8 +482,7 @@ TEST(ranks, keep_the_sign_of_gradients_that_are_negative_zeros)
         golden_open_as(&golden, "llama-linear", AH_FP32, AH_FP32);
         golden_regroup(&golden, 4, sums, sums[2] ? 3 : 2);
         golden_plan_resident(&golden);
-        alone.block = together.block =
-            golden.c.job.n_blocks - 1; /* the head, because no other block has its length */
+        alone.block = together.block = golden.c.job.n_blocks - 1; /* the head has a unique length */
         uint64_t elements = ah_job_block(&golden.c.job, alone.block)->trained_elements;
         hooked_set(&(struct hooked_hooks){.before = make_negative_zero, .context = &elements});
         golden.options.driver = hooked_driver();

@@ -183,8 +183,7 @@ TEST_IN(file, write_failures_name_the_path, enter_folder, leave_folder)
     CHECK_FAILS(ah_file_write("none/a", "x", 1, &err), err, AH_E_IO, "the folder 'none' does not exist");
     CHECK_FAILS(ah_file_write("plain/a", "x", 1, &err), err, AH_E_IO, "plain/a: ");
     int full = open("/dev/full", O_WRONLY);
-    snprintf(name, sizeof name, "/dev/fd/%d",
-             full); /* named by a link, because a bug would replace the device */
+    snprintf(name, sizeof name, "/dev/fd/%d", full); /* by a link: a bug would replace the device */
     CHECK_FAILS(ah_file_write(name, "x", 1, &err), err, AH_E_IO, "No space left");
     check_text_has(err.text, name);
     close(full);

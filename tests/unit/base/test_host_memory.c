@@ -18,8 +18,7 @@ TEST(host_memory, resident_grows_with_what_is_touched)
 {
     enum { BYTES = 32 << 20, TRIES = 50 };
     uint64_t grown = 0;
-    for (int i = 0; i < TRIES && grown < BYTES / 2;
-         i++) { /* the kernel's count lags behind by some pages per core */
+    for (int i = 0; i < TRIES && grown < BYTES / 2; i++) { /* the kernel's count lags, by pages per core */
         uint64_t before = ah_host_memory_resident();
         unsigned char *bytes = malloc(BYTES);
         assert_non_null(bytes);

@@ -126,8 +126,7 @@ TEST(runlog_summary, splits_the_step)
     check_near(log.summary.waits_us[AH_PLAN_LANE_HOST].measured, 200, 1e-12);
     check_near(log.summary.waits_us[AH_PLAN_LANE_COMPUTE].measured, 100, 1e-9);
     check_near(log.summary.waits_us[AH_PLAN_LANE_COMPUTE].predicted, 100, 1e-9);
-    log.runlog.end =
-        NULL; /* the log is cut off: all waiting counts as idle time, both predicted and measured */
+    log.runlog.end = NULL; /* if the log is cut off, all waiting counts as idle time */
     summarise(&log);
     assert_false(log.summary.waits_us[AH_PLAN_LANE_HOST].is_predicted);
     check_near(log.summary.waits_us[AH_PLAN_LANE_COMPUTE].measured, 300, 1e-9);

@@ -72,8 +72,7 @@ TEST(offload_costs, states)
     struct ah_job job = bf16_job();
     struct priced block = price(&job, 0, 1, AH_BLOCK_LAYER);
     const struct ah_problem_away *away = &block.away[AH_OFFLOAD_STATES];
-    assert_int_equal(away->optimizer,
-                     AH_OPTIMIZER_STREAMED); /* 24 bytes cross the host memory instead of 36 */
+    assert_int_equal(away->optimizer, AH_OPTIMIZER_STREAMED); /* 24 bytes through memory, not 36 */
     assert_int_equal(away->weights, AH_WEIGHTS_DEVICE);
     check_near(away->update_us, us_of(12, 24), 1e-12);
     assert_int_equal(away->state_bytes, 6 * PARAMETERS);

@@ -96,8 +96,7 @@ TEST(loop, a_send_is_done_when_its_receive_is_posted)
             else
                 post(&pair, 0, 0, from, BYTES);
         }
-        assert_string_equal(
-            to, "first"); /* the message arrives before any rank polls: no other moment is earlier */
+        assert_string_equal(to, "first"); /* arrives before any rank polls: nothing is earlier */
         assert_int_equal(polled(&pair, 0), 1);
         assert_int_equal(polled(&pair, 1), 1);
     }

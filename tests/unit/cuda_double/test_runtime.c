@@ -255,8 +255,7 @@ TEST_IN(runtime, refuses_copies_of_the_wrong_memory, set_up, tear_down)
     expect_misuse(2, "to memory that reaches over the end");
     assert_int_equal(copy_up(s, gone, s->pinned, 16), cudaErrorInvalidValue);
     expect_misuse(3, "to memory that was freed");
-    assert_int_equal(cudaMemcpy(s->device, plain, 16, cudaMemcpyHostToDevice),
-                     cudaSuccess); /* the copy waits */
+    assert_int_equal(cudaMemcpy(s->device, plain, 16, cudaMemcpyHostToDevice), cudaSuccess); /* waits */
     assert_int_equal(cudaMemsetAsync(s->pinned, 0, 16, s->streams[0]), cudaErrorInvalidValue);
     expect_misuse(4, "to pinned memory");
 }

@@ -32,8 +32,7 @@ TEST(throttle, makes_up_for_late_sleeps)
     struct ah_throttle throttle = {.work_per_s = 65536e3};
     check_near((double)run(&throttle, 5000 * MS, 100000, 1000) / (double)MS, 1000.1, 1e-4);
     throttle = (struct ah_throttle){.work_per_s = 65536e3};
-    check_near((double)run(&throttle, 5000 * MS, 100000, 1) / (double)MS, 1000.1,
-               1e-4); /* with one slice per op */
+    check_near((double)run(&throttle, 5000 * MS, 100000, 1) / (double)MS, 1000.1, 1e-4); /* 1 slice per op */
 }
 
 TEST(throttle, gives_no_credit_for_idling)

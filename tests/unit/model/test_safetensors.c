@@ -405,8 +405,7 @@ static const struct ah_safetensors_spec specs[] = {{"z", 2, {2, 3}}, {"a.b", 1, 
 static void write_all(struct ah_safetensors_writer *writer)
 {
     struct ah_error err = {0};
-    const float z[] = {1, 2, 3, 4, 5, 6},
-                a[] = {-1, 0.5f, 1.00390625f /* a tie between two bf16: rounds to even */};
+    const float z[] = {1, 2, 3, 4, 5, 6}, a[] = {-1, 0.5f, 1.00390625f /* a tie: to even */};
     CHECK_OK(ah_safetensors_write(writer, 0, 4, z + 4, 2, &err), err);
     CHECK_OK(ah_safetensors_write(writer, 1, 0, a, 3, &err), err);
     CHECK_OK(ah_safetensors_write(writer, 0, 0, z, 4, &err), err);

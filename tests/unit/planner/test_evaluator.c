@@ -109,8 +109,7 @@ TEST(evaluator, counts_what_bytes_are_worth)
     f.evaluator.enough_us = 1.5 * period_us;
     assert_int_equal(try_it(&f), AH_EVALUATOR_WORSE);
     assert_true(f.evaluator.last_live_bytes < live_bytes);
-    assert_int_equal(f.evaluator.evaluations,
-                     1); /* not evaluated, because work and bytes together exceed the limit */
+    assert_int_equal(f.evaluator.evaluations, 1); /* not evaluated: work plus bytes exceed the limit */
     f.evaluator.enough_us = 3 * period_us;
     assert_int_equal(try_it(&f), AH_EVALUATOR_WORSE);
     assert_int_equal(f.evaluator.evaluations, 2);

@@ -174,8 +174,7 @@ TEST(profiler, a_gpu_has_no_threads)
     for (size_t i = 0; i < machine->n_adam; i++) {
         const struct ah_machine_adam *adam = &machine->adam[i];
         if (adam->side == AH_HOST) {
-            assert_true(adam->threads < machine->host.cores ||
-                        machine->host.cores == 1); /* one core enqueues */
+            assert_true(adam->threads < machine->host.cores || machine->host.cores == 1); /* one enqueues */
             continue;
         }
         assert_int_equal(adam->threads, 0);

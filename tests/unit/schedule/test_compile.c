@@ -150,8 +150,7 @@ TEST(compile, fetches_weights)
     assert_int_equal(fetch->due_before, 1);
     assert_int_equal(fetch->issue_after, POSITIONS - 1);
     check_life(tensor_of(&k, AH_TENSOR_FETCHED, 1, 0), 0, 1);
-    fetch = op_of(&k, AH_PLAN_FETCH, 3,
-                  0); /* one fetch is enough, because backward is two positions after forward */
+    fetch = op_of(&k, AH_PLAN_FETCH, 3, 0); /* backward is two positions later: one fetch is enough */
     assert_int_equal(fetch->due_before, 3);
     check_life(tensor_of(&k, AH_TENSOR_FETCHED, 3, 0), 2, 5);
     const struct ah_plan_op *gather = op_of(&k, AH_PLAN_GATHER, 0, 0);

@@ -114,8 +114,7 @@ TEST(items, wait_for_the_latest)
 {
     static struct written w;
     write_iteration(&w);
-    w.ops[ADAM].issue_after =
-        FORWARD_0; /* issued before the copy, so it waits for the previous iteration's copy */
+    w.ops[ADAM].issue_after = FORWARD_0; /* issued before the copy: waits for the previous copy */
     w.ops[UPLOAD].due_before = BACKWARD_0;
     w.ops[UPLOAD].issue_after = HEAD;
     build(&w);

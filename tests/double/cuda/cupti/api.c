@@ -34,8 +34,7 @@ static struct {
     CUpti_BuffersCallbackCompleteFunc complete;
     CUpti_TimestampCallbackFunc now;
     bool enabled[KINDS_MAX];
-    bool left_out
-        [CALLS_KNOWN]; /* by enum double_activity_kind: the call that enqueues this kind is not recorded */
+    bool left_out[CALLS_KNOWN]; /* by enum double_activity_kind: the enqueuing call is not recorded */
     uint32_t correlation;
     uint8_t *buffer; /* the buffer in use; NULL: none */
     size_t size, used;

@@ -59,8 +59,7 @@ TEST(groups, have_an_event_and_a_span)
     expect_nothing_left();
 }
 
-/* Waiting for an op in the middle of a group is enough to see its result. The host lane can also wait for such an
- * op. */
+/* Waiting for an op in the middle of a group is enough to see its result. The host lane can also wait for such ops. */
 TEST(groups, are_waited_for_in_the_middle)
 {
     const struct ah_op down = copy_op(AH_ARENA_PINNED, AH_ARENA_DEVICE, 8192, 4000);

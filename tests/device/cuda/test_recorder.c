@@ -46,8 +46,7 @@ static struct ah_device *open_prepared(void)
     return device;
 }
 
-/* Runs a ring of ops through all lanes: host, copy up, a product and a fill, copy down. Returns the value copied
- * down. */
+/* Runs a ring of ops through all lanes: host, copy up, a product and a fill, copy down. Returns the copied value. */
 static float work(struct ah_device *device)
 {
     const struct ah_op host = fill_op(AH_ARENA_PINNED, BYTES, BYTES / 4, 2),

@@ -80,8 +80,7 @@ static uint64_t size_of(uint64_t *random)
     return 1 + below(random, limits[below(random, sizeof limits / sizeof limits[0])]);
 }
 
-/* Returns an op whose operands follow each other. Some are at multiples of 16 bytes, and some have gaps between
- * rows. */
+/* Returns an op whose operands follow each other, some at multiples of 16 bytes, some with gaps between rows. */
 static struct ah_op random_op(uint64_t *random, size_t chosen, size_t operands)
 {
     struct ah_op op = {.kind = kinds[chosen].kind};

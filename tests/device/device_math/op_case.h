@@ -30,7 +30,7 @@ struct op_case {
     uint64_t *random;       /* borrowed */
 };
 
-/* op_case_below() returns a number below `limit`, op_case_size() one from 1 to `limit`, often small or a multiple of
+/* op_case_below() returns a number below `limit`, op_case_size() one in 1 to `limit`, often small or a multiple of
  * 8. */
 uint64_t op_case_below(uint64_t *random, uint64_t limit);
 uint64_t op_case_size(uint64_t *random, uint64_t limit);

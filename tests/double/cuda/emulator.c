@@ -251,8 +251,7 @@ static void fiber_body(struct fiber *self)
     }
 }
 
-/* The compiler's argument for the address of a thread-local variable: a module, and an offset in the module's
- * storage. */
+/* The compiler's argument for the address of a thread-local variable: a module, and an offset in its storage. */
 struct tls_place {
     unsigned long module;
     unsigned long offset;

@@ -62,8 +62,7 @@ int __wrap_glp_get_status(glp_prob *problem)
     return fails.status ? fails.status : __real_glp_get_status(problem);
 }
 
-/* Minimises -2x - y, where x + y = 10, 3x + y <= 17 and x <= 4. The optimum is -13.5 relaxed and -13 in whole
- * numbers. */
+/* Minimises -2x - y, where x + y = 10, 3x + y <= 17, x <= 4. The optimum is -13.5 relaxed, -13 in whole numbers. */
 static int solve(bool whole, struct ah_solver_result *result, struct ah_error *err)
 {
     static const double objective[] = {-2, -1}, upper[] = {4, INFINITY}, lower[] = {10, -INFINITY};

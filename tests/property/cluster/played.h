@@ -389,8 +389,7 @@ static inline void played_check_lane(struct played *p, const struct played_stage
 
 /* ---- sums ---- */
 
-/* Returns the time at which a stage has all gradients of a block, that is, when the last micro-batch passed the
- * block. */
+/* Returns the time at which a stage has all gradients of a block: when the last micro-batch has passed the block. */
 static inline double played_final_us(const struct played_stage *s, size_t step, uint64_t block)
 {
     const uint64_t last = s->program->training.micro_batches - 1;

@@ -132,8 +132,7 @@ static void edge(struct graph *g, size_t from, size_t to)
     g->left[to]++;
 }
 
-/* Adds the edges of a message, sent at `sent->at`, needed at `expected->at`, its place free from `expected->from`
- * on. */
+/* Adds the edges of a message sent at `sent->at`, needed at `expected->at`, with a place from `expected->from` on. */
 static void message_edges(struct graph *g, const struct pipeline *p, size_t sender,
                           const struct ah_message *sent, size_t receiver, const struct ah_message *expected)
 {

@@ -40,8 +40,7 @@ TEST(monotone, more_is_never_slower)
     assert_true(faster > problems() / 4);
 }
 
-/* Returns the step time of D pipelines of P equal stages with equal shares, or INFINITY if they do not divide or
- * fit. */
+/* Returns the step time of D pipelines of P equal stages with equal shares; INFINITY: they do not divide or fit. */
 static double grid_us(const struct ah_cluster_problem *problem, size_t pipelines, size_t stages)
 {
     struct ah_draft draft;

@@ -128,8 +128,7 @@ TEST(shares, one_more_gpu_is_never_slower)
     ah_document_release(&model);
 }
 
-/* Returns the optimum with `units` of each class. Each unit has the host share for that many units, even if some
- * idle. */
+/* Returns the optimum with `units` of each class. Each unit has the host share for that many, even if some idle. */
 static double fixed_us(const struct ah_cluster_problem *problem, const size_t units[MOST_CLASSES])
 {
     struct ah_cluster_problem fixed = *problem;

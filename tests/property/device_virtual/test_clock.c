@@ -155,8 +155,7 @@ static void check_dependencies(const struct ah_clock_graph *graph, const struct 
     }
 }
 
-/* Checks that each lane runs each of its ops once, and one at a time. A frozen lane starts each op as soon as it
- * can. */
+/* Checks that each lane runs each of its ops once, one at a time. A frozen lane starts each op as soon as it can. */
 static void check_lanes(const struct ah_clock_graph *graph, const struct ah_clock_result *result)
 {
     bool seen[MAX_OPS] = {false};

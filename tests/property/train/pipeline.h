@@ -191,8 +191,7 @@ static inline uint32_t pipeline_rank_of(const struct pipeline *p, uint32_t pipel
     return rank;
 }
 
-/* Cuts shares wherever some pipeline is cut. They go from the head down, in the order in which gradients become
- * ready. */
+/* Cuts shares wherever some pipeline is cut. They go from the head down, in the order in which gradients are ready. */
 static inline void pipeline_share(struct pipeline *p, uint64_t blocks)
 {
     for (uint64_t end = blocks, at = blocks; at-- > 0;) {
@@ -229,8 +228,7 @@ static inline void pipeline_tell_shares(struct pipeline *p)
         p->stages[rank].rank.n_shares = p->n_shares;
 }
 
-/* Opens a pipeline of `n` stages, or of any number from 2 on if `n` is 0. `turn` is the next config, by kind of
- * block. */
+/* Opens a pipeline of `n` stages, or of any number from 2 on if `n` is 0. `turn`: the next config, by kind of block. */
 static inline void pipeline_open(struct pipeline *p, const struct golden *g, uint64_t n, uint64_t *turn,
                                  uint64_t *seed)
 {

@@ -177,8 +177,7 @@ static int spoil(void *context, struct ah_trainer *trainer, struct ah_batches *h
     return rc ? rc : ah_trainer_run(trainer, STEPS, NULL, err);
 }
 
-/* Returns 3 for "... gradient norm of step 3 is not finite" and for "... step 3: its loss or gradient is not
- * finite". */
+/* Returns 3 for "... gradient norm of step 3 is not finite" and "... step 3: its loss or gradient is not finite". */
 static uint64_t step_of(const struct ah_error *err)
 {
     static const char ends[] = "is not finite";

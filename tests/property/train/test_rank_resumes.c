@@ -198,8 +198,7 @@ static void check_death(const struct leg *leg)
     assert_int_equal(system(command), 0);
 }
 
-/* Runs a world, which may die before its leg ends. Returns true if it did not. Results of a dead world are
- * discarded. */
+/* Runs a world, which may die before its leg ends. Returns true if it did not. A dead world's results are discarded. */
 static bool run_world(const struct chain *chain, const struct leg *leg, uint64_t ranks, bool dies,
                       uint64_t *turn, uint64_t *seed)
 {

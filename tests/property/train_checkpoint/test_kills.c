@@ -36,8 +36,7 @@ static int go_on(struct training *run, const char *folder, uint64_t step, int re
     return rc;
 }
 
-/* Runs in a process that is killed at call `at`. Returns true if it was killed. `ret_done` is the last step
- * reported. */
+/* Runs in a process that is killed at call `at`. Returns true if it was. `ret_done` is the last step reported. */
 static int run_and_kill(struct training *run, const char *folder, unsigned at, enum calls_then then,
                         unsigned *ret_done)
 {

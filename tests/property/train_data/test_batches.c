@@ -68,8 +68,7 @@ static void add_file(struct stream *stream, const char *root, uint64_t *random, 
         root_put_bytes(root, path, docs, n_docs * sizeof *docs);
 }
 
-/* Checks row `place` of sample `sample` against the definition. Beyond the stream or the last sample, there is
- * padding. */
+/* Checks row `place` of sample `sample` by the definition. Beyond the stream or the last sample, there is padding. */
 static void check_row(const struct stream *stream, size_t seq, uint64_t sample, size_t place,
                       const struct ah_batches_rows *rows, size_t row)
 {

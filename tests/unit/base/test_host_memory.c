@@ -100,8 +100,7 @@ TEST_IN(host_memory, version_1_and_its_unlimited, root_make, root_remove)
     assert_int_equal(read_memory(*state).usable_bytes, 5 * gib);
 }
 
-/* The group uses 3 of its 4 GiB, and 1 GiB of these is reclaimable file pages. Later its parent has less free
- * memory. */
+/* The group uses 3 of its 4 GiB, including 1 GiB of reclaimable file pages. Later its parent has less free memory. */
 TEST_IN(host_memory, what_a_group_uses_is_not_available, root_make, root_remove)
 {
     put_meminfo(*state);

@@ -114,8 +114,7 @@ TEST(cluster_costs, flops_and_all_reduces)
     }
 }
 
-/* fp32 training is priced with the rate of fp32 products if the cluster gives it. In that case no bf16 rate is
- * needed. */
+/* fp32 training is priced with the rate of fp32 products if the cluster has it. In that case no bf16 rate is needed. */
 TEST(cluster_costs, rates_are_of_what_is_trained)
 {
     struct costs c;

@@ -8,8 +8,7 @@
 
 enum { BLOCKS = 4, SHARERS = 4, CLASSES = 3, STAGES = 4 };
 
-/* There are two nodes. GPUs of the second can also form units of two. A block has 100 bytes of state, on GPU or
- * host. */
+/* There are two nodes. GPUs of the second can form units of two. A block has 100 bytes of state, on GPU or host. */
 struct fixture {
     struct ah_cluster_problem problem;
     struct ah_problem_kind kinds[2];

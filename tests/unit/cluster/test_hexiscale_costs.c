@@ -14,8 +14,8 @@ struct fixture {
     struct ah_hexiscale_model model;
 };
 
-/* GPUs 0 and 1 are on one node; 2 and 3, twice as fast, on another. Width 8, seq 16, vocabulary 32, batch 2, 4
- * layers. */
+/* GPUs 0 and 1 are on one node; 2 and 3, twice as fast, on another. Width 8, seq 16, vocabulary 32, batch 2, layers
+ * 4. */
 static void make(struct fixture *f)
 {
     for (size_t i = 0; i < GPUS; i++) {

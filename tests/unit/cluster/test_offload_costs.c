@@ -45,8 +45,7 @@ static struct priced price(const struct ah_job *job, unsigned without, uint64_t 
     return priced;
 }
 
-/* Returns the time of this traffic: 1 / 20 ns a byte over the link, 1 / 25 ns through the GPU's share of host
- * memory. */
+/* Returns the time of this traffic: 1 / 20 ns a byte over the link, 1 / 25 ns through the GPU's part of host memory. */
 static double us_of(double link_bytes, double memory_bytes)
 {
     double link = link_bytes / 20, memory = memory_bytes / 25;

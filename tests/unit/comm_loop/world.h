@@ -45,8 +45,7 @@ const struct ah_comm_driver *world_driver(bool polls);
 void world_open(struct world *world, uint32_t ranks, const struct ah_comm_hub_options *options,
                 const struct ah_comm_driver *driver);
 
-/* world_posts() returns the number of messages posted since the world was opened. world_await_posts() awaits `n`
- * posts. */
+/* world_posts() returns the number of messages posted since the world was opened. world_await_posts() awaits `n`. */
 unsigned world_posts(void);
 void world_await_posts(unsigned n);
 

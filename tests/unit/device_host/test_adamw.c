@@ -155,8 +155,7 @@ static void same_set(const char *what, const struct set *a, const struct set *b,
     same_array(text, a->weight, b->weight, kind.weight == AH_BF16 ? AH_BF16 : AH_FP32);
 }
 
-/* Fills with random bits: normal numbers, denormals, infinities and NaNs. One in four is from the edges of the
- * range. */
+/* Fills with random bits: normal numbers, denormals, infinities, NaNs. One in four is from the edges of the range. */
 static void fill_bits(struct set *s, uint64_t *random)
 {
     static const uint32_t edges[] = {0x00000000, 0x80000000, 0x00000001, 0x007fffff, 0x00800000, 0x7f7fffff,

@@ -41,8 +41,8 @@ void attention_case_init(struct attention_run *ret_run, const struct attention_d
 /* Returns the number of elements in a row of the operand at `place`. */
 uint64_t attention_case_width(const struct attention_shape *shape, enum attention_place place);
 
-/* attention_case_get() reads element `i` of the operand at `place`, attention_case_put() writes it. Gaps don't
- * count. */
+/* attention_case_get() reads element `i` of the operand at `place`, attention_case_put() writes it. Gaps are
+ * skipped. */
 double attention_case_get(const struct attention_run *run, enum attention_place place, uint64_t i);
 void attention_case_put(const struct attention_run *run, enum attention_place place, uint64_t i,
                         double value);

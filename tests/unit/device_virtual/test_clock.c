@@ -116,8 +116,7 @@ TEST(clock, names_the_resource_that_cost_most)
     ah_clock_release(&clock);
 }
 
-/* Returns lane 0's order under a rule. It is busy until 10. Ops of lane 1 make op 1 ready at 2, and ops 2 and 3 at
- * 1. */
+/* Returns lane 0's order under a rule. It is busy until 10. Ops of lane 1 make op 1 ready at 2, ops 2 and 3 at 1. */
 static void order_under(enum ah_clock_rule rule, uint32_t ret_order[4])
 {
     static const double duration[] = {10, 1, 1, 1, 1, 1};
@@ -183,8 +182,7 @@ TEST(clock, takes_its_own_order)
     ah_clock_release(&clock);
 }
 
-/* In the frozen order of lane 0, op 1 is first and waits for lane 1. Op 0 must wait for op 1, although op 0 is
- * ready. */
+/* In the frozen order of lane 0, op 1 is first and waits for lane 1. Op 0 is ready, but must wait for op 1. */
 TEST(clock, a_frozen_lane_waits_for_its_next_op)
 {
     const double duration[] = {1, 2, 10};

@@ -150,8 +150,7 @@ TEST_IN(weights, come_back_from_large_matrices, root_make, root_remove)
     }
 }
 
-/* Reads the file's bytes, because loading could repeat a mistake. Row c, column r of the file is our row r, column
- * c. */
+/* Reads the file's bytes, because loading could repeat a mistake. Its row c, column r is our row r, column c. */
 TEST_IN(weights, are_transposed_in_files_of_gpt2, root_make, root_remove)
 {
     static const char text[] = "{\"model_type\":\"gpt2\",\"n_embd\":700,\"n_layer\":1,\"n_head\":1,"

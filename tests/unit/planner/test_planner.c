@@ -121,8 +121,7 @@ TEST(planner, chooses_micro_batches)
     test_request_close(&any);
 }
 
-/* Only one of six sequences fits at a time. So the planner must try six micro-batches, although six is no power of
- * two. */
+/* Only one of six sequences fits at a time. So the planner must try six micro-batches, which is no power of two. */
 TEST(planner, takes_single_sequences_where_nothing_else_fits)
 {
     struct test_request t;

@@ -360,8 +360,7 @@ TEST(sampler, verdicts)
     assert_int_equal(ah_sampler_judge(&series, &amount), AH_SAMPLER_CALM);
 }
 
-/* The first samples spread little, and later samples are all higher. The whole spread is small, but the halves
- * differ. */
+/* The first samples spread little, and later ones are all higher. The whole spread is small, but the halves differ. */
 static double late_drift(size_t i)
 {
     return i < 12 ? 100 + 0.1 * (double)(i % 2) : 106;

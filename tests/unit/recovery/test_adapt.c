@@ -41,8 +41,7 @@ static void make_request(struct fixture *f)
                                              .generator = "test"};
 }
 
-/* Pipeline 0 has stages on nodes a and b. Pipeline 1 has one stage on c. The new cluster has the nodes in mask
- * `there`. */
+/* Pipeline 0 has stages on nodes a and b, pipeline 1 has one on c. The new cluster has the nodes in mask `there`. */
 static void begin(struct fixture *f, unsigned there)
 {
     memset(f, 0, sizeof *f);

@@ -118,8 +118,7 @@ TEST(compile, orders_micro_batches)
     close_case(&k);
 }
 
-/* Sending a gradient may take one extra position. The gradient's lifetime ends at the position before the send is
- * due. */
+/* Sending a gradient may take one extra position. Its lifetime ends at the position before the send is due. */
 TEST(compile, sends_gradients)
 {
     static struct compiled k;
@@ -139,8 +138,7 @@ TEST(compile, sends_gradients)
     close_case(&k);
 }
 
-/* Weights are fetched one position ahead of each use. Their lifetime begins at the position after the fetch is
- * issued. */
+/* Weights are fetched one position ahead of each use. Their lifetime begins just after the fetch is issued. */
 TEST(compile, fetches_weights)
 {
     static struct compiled k;
@@ -158,8 +156,7 @@ TEST(compile, fetches_weights)
     close_case(&k);
 }
 
-/* The uses of the frozen weights are so close together that one fetch serves all. The next fetch follows the last
- * use. */
+/* The uses of the frozen weights are so close together that one fetch is enough. The next follows the last use. */
 TEST(compile, never_fetches_into_weights_in_use)
 {
     static struct compiled k;

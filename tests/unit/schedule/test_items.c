@@ -154,8 +154,7 @@ TEST(items, take_and_give_places)
     ah_items_release(&w.memory);
 }
 
-/* In these cases the middle block's weights are on the host. They are fetched soon after the block's gradient is
- * sent. */
+/* In these cases the middle block's weights are on the host, and fetched soon after the block's gradient is sent. */
 enum { FETCH = UPLOAD, ELEMENTS = 1000 };
 
 static void write_fetched(struct written *w, uint64_t fetched)
@@ -166,8 +165,7 @@ static void write_fetched(struct written *w, uint64_t fetched)
     w->ops[FETCH].bytes = fetched * w->iteration.weight_bytes;
 }
 
-/* If more weights are fetched than trained, tiles of fetch and update differ. A fetch waits for the update's last
- * tile. */
+/* If more weights are fetched than trained, the tiles differ. So a fetch waits for the update's last tile. */
 TEST(items, fetch_what_is_updated)
 {
     static struct written w;
@@ -185,8 +183,7 @@ TEST(items, fetch_what_is_updated)
     ah_items_release(&w.memory);
 }
 
-/* Weights fetched after the last position of a gradient may use its memory, so the fetch waits for the gradient's
- * copy. */
+/* Weights fetched after a gradient's last position may use its memory, so the fetch waits for the gradient's copy. */
 TEST(items, fetch_into_a_place_that_is_left)
 {
     static struct written w;

@@ -47,8 +47,7 @@ TEST(program, products_follow_the_general_formula)
     }
 }
 
-/* If f = 4h, a layer takes 24 b s h^2 flops forward, twice that backward. `recompute` repeats all but the last
- * product. */
+/* With f = 4h: 24 b s h^2 flops forward, double that backward. Recomputing repeats all but the last product. */
 TEST(program, recompute_costs_a_forward)
 {
     struct test_job j;
@@ -138,8 +137,7 @@ TEST(program, the_head_goes_by_chunks)
     test_job_close(&j);
 }
 
-/* If the vocabulary is odd, rows of logits and of their gradient are padded to whole lines, but the vocabulary is
- * not. */
+/* If the vocabulary is odd, rows of logits and of their gradient are padded to whole lines; the vocabulary is not. */
 TEST(program, rows_of_logits_are_aligned)
 {
     enum { V = 50257, PITCH = 50304, CHUNK = 1024 };

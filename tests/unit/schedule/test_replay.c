@@ -14,8 +14,7 @@ struct valid {
     struct ah_plan *plan;
 };
 
-/* Makes a plan with every kind of op: blocks on the host, streamed blocks, sums on the host, clipping, and all
- * rings. */
+/* Makes a plan with every kind of op: blocks on the host, streamed blocks, sums on the host, clipping, all rings. */
 static void make_valid(struct valid *v, enum ah_optimizer optimizer)
 {
     struct ah_score score;

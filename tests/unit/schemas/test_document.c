@@ -36,8 +36,7 @@ static char *read_text(const char *path)
     return text.data;
 }
 
-/* Replaces the first `from` in `path` with `to`. The text must be refused with `fault` and a message containing
- * `part`. */
+/* Replaces the first `from` in `path` with `to`. Reading must fail with `fault` and a message containing `part`. */
 static void check_refused(const char *path, const char *from, const char *to, enum ah_document_fault fault,
                           const char *part)
 {

@@ -106,8 +106,7 @@ TEST_IN(checkpoint, of_several_owners_is_that_of_one, root_make, root_remove)
     }
 }
 
-/* Compares the manifest's offsets with the bytes of the files, and its sizes and digests with the output of
- * sha256sum. */
+/* Compares the manifest's offsets with the bytes of the files, and its sizes and digests with sha256sum's output. */
 TEST_IN(checkpoint, says_where_everything_is, root_make, root_remove)
 {
     struct training run;

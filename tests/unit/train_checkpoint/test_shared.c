@@ -18,8 +18,7 @@ enum { RANKS = 4 };
 
 static const bool all[RANKS] = {true, true, true, true};
 
-/* True if the folder counts as shared. Ranks 1 and 2 see the folder, and rank 3 sees `folder_of_last` and this
- * token. */
+/* True if the folder counts as shared. Ranks 1 and 2 see it, and rank 3 sees `folder_of_last` and this token. */
 static bool is_shared(const char *folder, const char *folder_of_last, const char *token_of_last)
 {
     char token[AH_SHARED_TOKEN_MAX] = "", path[PATH_MAX];

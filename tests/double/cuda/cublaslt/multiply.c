@@ -158,8 +158,7 @@ static const void *kernel_of(const struct product *product)
     return &kernels[i];
 }
 
-/* Computes the product as one thread of a kernel, so the runtime's double orders, records and times it like any
- * other. */
+/* Computes the product as one thread of a kernel, so the runtime's double orders, records and times it as usual. */
 static void run(const void *product)
 {
     multiply(product);

@@ -53,8 +53,7 @@ enum emulator_result ptx_run(const struct emulator_launch *launch, char *ret_rep
  * written. */
 int ptx_counts(const char *path);
 
-/* Reads a text with one entry, for tests of the machine. The caller frees the kernel. If NULL, `ret_report` says
- * why. */
+/* Reads a text with one entry, for tests of the machine. The caller frees the kernel. NULL: `ret_report` says why. */
 struct ptx_kernel *ptx_read(const char *text, char *ret_report);
 void ptx_free(struct ptx_kernel *kernel); /* may be NULL */
 

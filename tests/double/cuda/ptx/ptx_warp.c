@@ -15,8 +15,7 @@
 
 /* ---- shuffles, votes ---- */
 
-/* Shuffles: d|p = shfl(a, b, c, mask). The source is lane b of a segment, or own number xor b, unless it is beyond
- * c. */
+/* Shuffles: d|p = shfl(a, b, c, mask). The source is lane b of a segment, or own number xor b, unless beyond c. */
 static void shuffle(struct ptx_block *block, struct ptx_warp *warp, const struct ptx_insn *insn,
                     uint32_t lanes, bool by_difference)
 {

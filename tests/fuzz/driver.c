@@ -62,7 +62,8 @@ static void change_digit(char *text, size_t size, size_t at, uint64_t *state)
     }
 }
 
-/* Mutates the text and returns its size: cuts, changes a byte or digit, adds a piece, removes or doubles a stretch. */
+/* Mutates the text and returns its size: cuts it, changes a byte or digit, inserts or writes a piece, or removes or
+ * doubles a stretch. */
 static size_t mutate(char *text, size_t size, size_t room, uint64_t *state)
 {
     size_t at = size ? random_next(state) % size : 0;

@@ -19,7 +19,8 @@ static atomic_uint_fast64_t stood_ns;
 static void (*_Atomic sleep_hook)(void *context);
 static void *sleep_context;
 
-/* Condition, mutex and deadline of the thread in a timed wait, set by it under that mutex. NULL if no thread waits. */
+/* Condition, mutex and deadline of the thread in a timed wait, set by that thread under that mutex. The condition is
+ * NULL if no thread waits. */
 static pthread_cond_t *_Atomic waits_on;
 static pthread_mutex_t *waits_under;
 static atomic_uint_fast64_t waits_until_ns;

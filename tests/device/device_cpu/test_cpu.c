@@ -78,7 +78,7 @@ static int note_move(void *context, const struct ah_op_moved *told, struct ah_er
     return AH_OK;
 }
 
-/* Checks the arguments with which a message's function is called. Only message lanes run messages, and nothing else. */
+/* Checks the arguments of a message's function. Message lanes run only messages, and other lanes run none. */
 TEST(cpu, carries_messages_where_the_options_say_so)
 {
     struct ah_error err = {0};

@@ -175,7 +175,8 @@ struct emulator_votes emulator_barrier(bool vote)
     return w->votes;
 }
 
-/* Acts if all lanes awaited by `thread` are there with its mask and act, and readies all but `caller`. True if so. */
+/* Acts if all lanes awaited by `thread` are there with its mask and act, and makes all but `caller` ready. Returns true
+ * if they acted. */
 static bool try_act(struct worker *w, struct thread *thread, const struct thread *caller)
 {
     struct warp *warp = &w->warps[thread->self.number / EMULATOR_WARP];

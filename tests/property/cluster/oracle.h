@@ -12,7 +12,8 @@
 
 enum { ORACLE_TASKS = 4 * MOST_UNITS * 64 + 64, ORACLE_WAITS = 2 * MOST_UNITS + 2 };
 
-/* A task of duration `us`. It starts when its places are free and tasks `after` are done (or within `lag` of that). */
+/* A task of duration `us`. It starts when its places are free and all tasks in `after` are done, or within `lag` of
+ * their end. */
 struct task {
     double us, lag[ORACLE_WAITS];
     size_t after[ORACLE_WAITS], n_after;

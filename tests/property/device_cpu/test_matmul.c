@@ -119,7 +119,8 @@ static struct matrix run(const struct product *p, unsigned threads)
     return c;
 }
 
-/* Returns one element of c. `ret_float` gets it in the order of fma kernels, `ret_size` the sum of its magnitudes. */
+/* Returns one element of c. `ret_float` gets it in the order of fma kernels, and `ret_size` the sum of the magnitudes
+ * of its terms. */
 static double exact(const struct product *p, uint64_t row, uint64_t column, float *ret_float,
                     double *ret_size)
 {

@@ -54,7 +54,8 @@ TEST(solver, rounds)
     check_near(values[0], 3, 1e-9);
 }
 
-/* 3x + y and x + 3y are limited to 2^51, so 4x + 4y is limited to 2^52. No tolerance is fine enough for 2^52 + 1. */
+/* 3x + y and x + 3y are limited to 2^51, so 4x + 4y is limited to 2^52. No tolerance is fine enough to exclude 2^52 +
+ * 1. */
 TEST(solver, is_exact)
 {
     static const double objective[] = {1, 0}, much[] = {0x1p52, 0x1p52}, rows[] = {3, 1, 1, 3, 4, 4};

@@ -118,7 +118,8 @@ TEST(compile, orders_micro_batches)
     close_case(&k);
 }
 
-/* Sending a gradient may take one extra position. Its lifetime ends at the position before the send is due. */
+/* Sending a gradient may take one extra position. The gradient's lifetime ends at the position before the send is
+ * due. */
 TEST(compile, sends_gradients)
 {
     static struct compiled k;
@@ -138,7 +139,8 @@ TEST(compile, sends_gradients)
     close_case(&k);
 }
 
-/* Weights are fetched one position ahead of each use. Their lifetime begins just after the fetch is issued. */
+/* Weights are fetched one position ahead of each use. Their lifetime begins at the position after the fetch is
+ * issued. */
 TEST(compile, fetches_weights)
 {
     static struct compiled k;

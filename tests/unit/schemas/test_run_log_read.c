@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests that a log cut at any byte is read up to its last whole line, and that any step in it can be resumed.
+ * Tests that a log cut at any byte is read up to its last whole line, and that a run can be resumed from any step in
+ * the log.
  */
 #include "schemas/run_log_read.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the order of processors, cores and memory on hwloc's synthetic machines, against results by hand, and here.
+ * Tests the order of processors, cores and memory on hwloc's synthetic machines and on this machine.
  */
 #include "base/topology.h"
 

@@ -5,8 +5,8 @@
  *
  *     bench_clock [--blocks N] [--rounds N]
  *
- * Rows: dispatched by priority (as a planner does for each candidate), then frozen in the resulting order (as simulate
- * does). Every round runs both.
+ * The first row is dispatched by priority, as a planner does for each candidate. The second has that order frozen, as
+ * simulate does. Every round runs both rows.
  */
 #include "base/stats.h"
 #include "base/threads.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each kernel of a device at the shapes of real models: is it right, and how fast is it?
+ * Checks whether each kernel of a device is right, and measures how fast it is, at the shapes of real models.
  *
  *     bench_kernels --list                    the names
  *     bench_kernels [--small] [NAME ...]      a line of JSON before each ("begins"), one after it
@@ -295,7 +295,7 @@ static bool run_case(const struct kernel_case *c)
     drain(&k);
     const double most = kernel_tolerance(&k), off = kernel_samples_check(samples, &k);
     const double us = time_op(&k), flops = flops_of(&k.op);
-    const bool right = off <= most; /* false for NaN */
+    const bool right = off <= most; /* false if `off` is NaN */
     printf("{\"kernel\": \"%s\", \"holds\": \"%s\", \"us\": %.1f, \"gb_per_s\": %.1f, ", c->name,
            right ? "yes" : "no", us, (double)ah_op_moved_bytes(&k.op) / us / 1e3);
     if (flops > 0)

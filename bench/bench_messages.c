@@ -10,8 +10,8 @@
  * idle    share of a core that a waiting rank uses, with 1 and 4 receives posted
  * late    time from the send of a message to the return of its receive, which was posted before
  *
- * The engine's thread initialised MPI, so it must make all calls of plain MPI. The benchmark therefore copies the
- * driver's table: posting to channel JOB runs a job on that thread instead of sending a message.
+ * The engine's thread initialised MPI, so it must make all calls of plain MPI. The benchmark therefore uses a copy of
+ * the driver's table, changed so that posting to channel JOB runs a job on that thread instead of sending a message.
  */
 #include "base/stats.h"
 #include "base/threads.h"

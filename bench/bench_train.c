@@ -51,7 +51,7 @@ struct row {
 };
 
 struct notes {
-    uint64_t tickets, room; /* of the compute lane */
+    uint64_t tickets, room; /* number of tickets of the compute lane; room for ops */
     struct ah_op *ops;      /* by ticket */
     struct row rows[ROWS_MAX];
     size_t n_rows;

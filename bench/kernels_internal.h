@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the two files of bench_kernels share: an op with its operands on a device, and its check in double.
+ * Shared by the two files of bench_kernels: an op with its operands on a device, and its check in double.
  *
  *     struct kernel_samples *samples = kernel_samples_new(&k);     before the op: copies what it reads
  *     ... the op runs ...
@@ -14,7 +14,7 @@
 
 struct kernel_case {
     const char *name;
-    bool small; /* for the double of CUDA */
+    bool small; /* shapes small enough for the double of CUDA */
     struct ah_op op;
     int types[AH_OP_ARGS]; /* enum ah_dtype, or -1 */
 };
@@ -29,21 +29,21 @@ struct kernel {
 
 struct kernel_samples;
 
-/* The most operands that an op of the kind names. */
+/* Returns the largest number of operands that an op of the kind names. */
 size_t kernel_operands(enum ah_op_kind kind);
 
 /* Copies bytes of the device arena to the host. Every lane must be idle. */
 void kernel_read(struct kernel *k, uint64_t offset_bytes, uint64_t bytes, void *ret_bytes);
 
-/* Copies what the op reads; the caller frees it. Ends the program if the host has no memory for it. */
+/* Copies what the op reads. The caller frees the copy. Ends the program if the host lacks the memory. */
 struct kernel_samples *kernel_samples_new(struct kernel *k);
 void kernel_samples_free(struct kernel_samples *samples);
 
-/* Error of the results against those in double: the norm of the difference over the norm of the expected values, for
- * the worst operand. */
+/* Returns the error of the results against those in double, for the worst operand. The error is the norm of the
+ * difference over the norm of the expected values. */
 double kernel_samples_check(struct kernel_samples *samples, struct kernel *k);
 
-/* The largest error that rounding explains: of the results' type, and of what is kept in between. */
+/* Returns the largest error explained by rounding, both of the results' type and of intermediate values. */
 double kernel_tolerance(const struct kernel *k);
 
 #endif

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The number after `name`, clamped to 1 to `max`; `fallback` if it is not given. */
+/* Returns the number after `name`, clamped to the range 1 to `max`, or `fallback` if it is not given. */
 static inline size_t bench_option(int argc, char **argv, const char *name, size_t fallback, size_t max)
 {
     for (int i = 1; i + 1 < argc; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Drives a fuzz target without libFuzzer, as CI does: replays the corpus and a bounded, deterministic number of
- * mutations of each file. AH_TEST_SCALE works as in tests/support/check.h.
+ * Runs a fuzz target without libFuzzer, as CI does. Replays the corpus and a bounded number of mutations of each file,
+ * the same each time. AH_TEST_SCALE works as in tests/support/check.h.
  */
 #include "base/file.h"
 
@@ -51,7 +51,7 @@ static const char *const pieces[] = {"\"",
                                      "\"a\":1,",
                                      "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["};
 
-/* Replaces the first digit at or after `at`, which leaves most documents valid. */
+/* Replaces the first digit at or after `at`. Most documents stay valid. */
 static void change_digit(char *text, size_t size, size_t at, uint64_t *state)
 {
     for (size_t i = at; i < size; i++) {
@@ -62,7 +62,8 @@ static void change_digit(char *text, size_t size, size_t at, uint64_t *state)
     }
 }
 
-/* Cuts the text, changes a byte or digit, inserts or writes a piece, removes or doubles a stretch; returns the size. */
+/* Mutates the text and returns its size: cuts it, changes a byte or digit, inserts or writes a piece, or removes or
+ * doubles a stretch. */
 static size_t mutate(char *text, size_t size, size_t room, uint64_t *state)
 {
     size_t at = size ? random_next(state) % size : 0;
@@ -128,7 +129,7 @@ static int replay(const char *path, uint64_t *state)
     return 0;
 }
 
-/* The arguments are the files of the corpus. */
+/* Runs the target on the files of the corpus, which are the arguments. */
 int main(int argc, char **argv)
 {
     uint64_t state = 88172645463325252u;

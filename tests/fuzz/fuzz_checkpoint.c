@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target for loading a checkpoint: the input is the manifest of a folder whose other files are intact. A refusal
- * is one sentence; an accepted checkpoint loads exactly the values that were saved.
+ * Fuzz target for loading a checkpoint. The input is the manifest; the other files of the folder are intact. A refusal
+ * is one sentence. An accepted checkpoint loads exactly the saved values.
  */
 #include "runtime/train/checkpoint/checkpoints.h"
 #include "tests/support/training.h"

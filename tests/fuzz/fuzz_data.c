@@ -2,9 +2,9 @@
  *
  * Fuzz target for data sets: any bytes as a file of tokens, its mask and its documents.
  *
- * Input: name and format (a byte each), which companion files exist (bits of a byte), lengths of mask and documents
- * (u16 each); then the three contents. A data set that opens yields only valid indices, with or without an error, even
- * after its files were changed.
+ * The input begins with name and format (a byte each), which companion files exist (bits of a byte), and the lengths of
+ * mask and documents (u16 each). The three contents follow. If a data set can be opened, all its indices are valid,
+ * even after an error and after its files were changed.
  */
 #include "runtime/train/data/batches.h"
 
@@ -76,7 +76,7 @@ static void check_rows(const struct ah_batches_rows *rows, size_t n, uint64_t be
     require(!whole || counted == bearing, "another count than the mask's");
 }
 
-/* Returns the error of the first fill that fails. */
+/* Fills batches. Returns the first error. */
 static int fill(struct ah_batches *batches, struct ah_error *err)
 {
     uint32_t numbers[4][SEQ * BATCH] = {{0}};
@@ -92,7 +92,7 @@ static int fill(struct ah_batches *batches, struct ah_error *err)
     return AH_OK;
 }
 
-/* Reverses the file but keeps its size and modification time: only the content shows the change. */
+/* Reverses the file's bytes but keeps its size and modification time, so that only the content tells the change. */
 static void change(const struct part *part)
 {
     struct stat about;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target for the document readers. Any bytes may come in. An accepted document must print; the printed text must
- * read back as the same document and print the same bytes.
+ * Fuzz target for the document readers. The input may be any bytes. It must be possible to print an accepted document.
+ * Reading the printed text must give the same document, which prints as the same bytes.
  *
  * libFuzzer (AUTOHETE_FUZZ=ON, clang) calls LLVMFuzzerTestOneInput; in other builds driver.c calls it.
  */
@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct ah_document document = {0};
     struct ah_error err = {0};
-    char *text = malloc(size ? size : 1); /* exactly this size, so that a sanitizer sees reads beyond it */
+    char *text = malloc(size ? size : 1); /* exactly this size, so that a sanitizer notices reads beyond it */
     require(text != NULL, "out of memory");
     memcpy(text, data, size);
     int rc = ah_document_parse(&document, "fuzz", text, size, AH_DOCUMENT_ANY, &err);

@@ -2,8 +2,8 @@
  *
  * Fuzz target for plans of unknown origin: they are read, checked and run on the virtual clock.
  *
- * Whatever a plan contains, each step ends with a result or with one sentence. A plan that passes the check has a
- * timeline in which no item ends before it starts.
+ * Whatever a plan contains, reading, checking and running end with a result or with one sentence. If a plan passes the
+ * check, no item of its timeline ends before it starts.
  */
 #include "planner/verify.h"
 #include "runtime/schedule/check.h"
@@ -29,7 +29,7 @@ static void require(int holds, const char *what)
     }
 }
 
-/* True if the plan runs quickly. A small document may ask for very many tiles, which is slow, not wrong. */
+/* True if the plan runs quickly. A small document may ask for very many tiles. That is slow, but not wrong. */
 static int is_small(const struct ah_plan *plan)
 {
     uint64_t items = 0;
@@ -157,7 +157,7 @@ static void disturb_words(struct ah_plan *plan, uint64_t *random)
     }
 }
 
-/* Changes one to three numbers, writes and reads the plan, and runs it unless the writer or reader refuses it. */
+/* Changes one to three numbers, and writes and reads the plan. Runs it unless the writer or the reader refuses it. */
 static void run_disturbed(struct ah_plan *plan, uint64_t *random)
 {
     static void (*const ways[])(struct ah_plan *, uint64_t *) = {disturb_op, disturb_lane, disturb_rest,

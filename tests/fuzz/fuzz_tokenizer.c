@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target for the tokenizer.json reader: an accepted file can be read up to its last id; a refusal is one sentence.
+ * Fuzz target for the tokenizer.json reader: an accepted file is readable to its last id, a refusal is one sentence.
  */
 #include "runtime/model/tokenizer.h"
 

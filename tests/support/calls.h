@@ -29,7 +29,7 @@ enum calls_then {
 
 static struct {
     unsigned made;
-    unsigned at; /* number of the call that fails or kills; 0: none */
+    unsigned at; /* which call fails or kills, counted from 1; 0: none */
     enum calls_then then;
     int reason;
     const char *only;     /* (optional) counts only calls with this name */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by all tests: cmocka and the headers it needs, cases that register themselves, and a few checks of our own.
+ * Shared by all tests: cmocka and the headers that it needs, cases that register themselves, and a few checks.
  *
  *     TEST(units, reads_gib)                        // in test_units.c of tests/unit/base
  *     {

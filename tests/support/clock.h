@@ -9,7 +9,7 @@
  *     clock_advance(ns);         // passes `ns` by hand
  *     clock_go();                // back to the machine's clock
  *
- * A sleep makes time pass for all threads: two threads that sleep a second each take two seconds together. A thread in
+ * A sleep makes time pass for all threads, so two threads that sleep a second each take two seconds. A thread in
  * pthread_cond_timedwait() waits until the test advances the clock by hand.
  */
 #ifndef AH_TESTS_SUPPORT_CLOCK_H

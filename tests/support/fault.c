@@ -23,7 +23,7 @@ void *__wrap_aligned_alloc(size_t align, size_t size);
 int __wrap_posix_memalign(void **ret, size_t align, size_t size);
 
 static atomic_size_t allocations;
-static atomic_size_t failing; /* number of the allocation that fails; 0: none */
+static atomic_size_t failing; /* which allocation fails, counted from 1; 0: none */
 
 static int fails(void)
 {

@@ -7,8 +7,7 @@
  *     options.driver = hooked_driver();      // devices opened from now on call the hooks
  *
  * Each op becomes three ops of the CPU device on the same lane: a call of the first hook, which has the op's waits; the
- * op itself; and a call of the second hook. Tickets and waits mean the same as on any device. A span includes both
- * hooks.
+ * op itself; and a call of the second hook. Tickets and waits have their usual meaning. A span includes both hooks.
  *
  * Hooks of different lanes run at the same time.
  */

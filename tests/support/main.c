@@ -27,7 +27,7 @@ void check_skip(const char *reason)
     skip();
 }
 
-/* True if `word` is the name of the case or of its module. */
+/* True if `word` names the case or its module. */
 static bool names(const char *word, const struct check_case *entry)
 {
     size_t length = strlen(word);

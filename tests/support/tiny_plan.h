@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The small plan of tests/cli/documents, read once for all tests of a program:
+ * The small plan of tests/cli/documents. It is read once for all tests of a program:
  *
  *     return cmocka_run_group_tests(tests, tiny_plan_load, tiny_plan_release);
  */

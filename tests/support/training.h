@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A small run for tests of saving and loading: a model of two layers, its signature, weights and states. Every value is
- * a function of (step, block, vector, place), so that a wrong value is noticed.
+ * A small run for tests of saving and loading: a model of two layers, its signature, weights and states. Every value
+ * depends on (step, block, vector, place), so that a wrong value is noticed.
  *
  *     struct training run;
  *     training_init(&run, &(struct training_options){.state_dtype = AH_BF16});

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Preloaded (LD_PRELOAD) into a run by full_disk.py: a disk with as many bytes free as the file AUTOHETE_DISK says.
- * Reserving more fails as on a full disk. With a second number N, the N-th reservation fails, too; a third number is
- * the bytes free from then on. Nothing else about a save changes.
+ * Preloaded (LD_PRELOAD) into a run by full_disk.py: simulates a disk with as many bytes free as the file AUTOHETE_DISK
+ * says. Reserving more fails as on a full disk. If the file has a second number N, the N-th reservation also fails. A
+ * third number is the bytes free from then on. Nothing else about a save changes.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Preloaded (LD_PRELOAD) into a run that killed_runs.py kills: the process stops, as by SIGSTOP, when the N-th such
- * call of a save has returned, however busy the machine is. AUTOHETE_STOP_AFTER is mkdir:N, fsync:N, rename:N (of a
- * file in the folder) or publish:N (of the folder, which makes the checkpoint visible).
+ * Preloaded (LD_PRELOAD) into a run that killed_runs.py kills: the process stops, as by SIGSTOP, after the N-th call of
+ * this kind in a save, however busy the machine is. AUTOHETE_STOP_AFTER is mkdir:N, fsync:N, rename:N (of a file in the
+ * folder) or publish:N (of the folder, which makes the checkpoint visible).
  */
 #include <dlfcn.h>
 #include <signal.h>
@@ -26,7 +26,7 @@ static void count(const char *call)
         (void)raise(SIGSTOP);
 }
 
-/* ISO C cannot convert the pointers that dlsym() returns to function pointers. */
+/* Finds a function. ISO C cannot convert the pointer returned by dlsym() to a function pointer. */
 static void find(const char *call, void *ret_function)
 {
     void *found = dlsym(RTLD_NEXT, call);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the tests of the CUDA device on the double: devices with small arenas, ops, and a check that nothing is
- * left behind.
+ * Shared by the tests of the CUDA device on the double: devices with small arenas, ops, a check for leftovers.
  */
 #ifndef AH_TESTS_DEVICE_CUDA_OPEN_H
 #define AH_TESTS_DEVICE_CUDA_OPEN_H
@@ -44,7 +43,7 @@ static inline struct ah_device *open_device(const struct ah_device_options *opti
     return device;
 }
 
-/* Returns the op's ticket. A wait for ticket 0 means no wait. */
+/* Submits an op and returns its ticket. Waiting for ticket 0 means no wait. */
 static inline uint64_t submit_op(struct ah_device *device, uint32_t lane, const struct ah_op *op,
                                  struct ah_wait wait)
 {
@@ -56,7 +55,7 @@ static inline uint64_t submit_op(struct ah_device *device, uint32_t lane, const 
     return ticket;
 }
 
-/* Makes the next call of that name hang, after letting `skipped` calls pass. */
+/* Makes a later call of that name hang, after `skipped` more calls. */
 static inline void hang_next(const char *call, uint64_t skipped)
 {
     cuda_double_hang(call, cuda_double_calls(call) + skipped + 1);
@@ -68,14 +67,14 @@ static inline void wait_until_hanging(unsigned n)
         ah_threads_sleep_until_ns(ah_threads_now_ns() + 100000);
 }
 
-/* Returns an upper bound of a GPU span's error against the host's clock: the window between the two host readings that
- * set the base (long on a busy machine), plus rounding, since event times are floats. */
+/* Returns an upper bound on the error of a GPU span against the host's clock. The error is the window between the two
+ * host readings that set the base (long on a busy machine), plus rounding, since event times are floats. */
 static inline uint64_t clock_error_ns(struct ah_device *device)
 {
     return ah_cuda_of(device)->clock.window_ns + 10000;
 }
 
-/* A call that lasts until `open` is set. */
+/* A call that runs until `open` is set. */
 struct gate {
     atomic_bool open;
 };
@@ -95,7 +94,7 @@ static inline uint64_t submit_gate(struct ah_device *device, struct gate *gate)
     return submit_op(device, AH_LANE_HOST, &op, (struct ah_wait){0});
 }
 
-/* Checks, after closing, that everything was given back and nothing was done that hardware would punish. */
+/* Checks, after closing, that everything was given back and that hardware would have punished nothing. */
 static inline void expect_nothing_left(void)
 {
     const struct cuda_double_alive alive = cuda_double_alive();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plugin as built, loaded the way the program loads it, on whatever machine runs the test.
+ * Tests the plugin as built. It is loaded as the program does, on whatever machine runs the test.
  */
 #include "runtime/device/device_plugin.h"
 #include "tests/support/check.h"
@@ -60,7 +60,7 @@ TEST(plugin, lists_gpus_or_says_why_not)
     assert_true(rc || n > 0);
 }
 
-/* Opening a device that does not exist gives the error of listing, or an error with the number of devices. */
+/* Opening a device that does not exist gives the error of listing devices, or an error that says how many there are. */
 TEST(plugin, does_not_open_what_is_not_there)
 {
     const struct ah_device_options options = {.index = DEVICES};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening the CUDA device, giving it memory and closing it, on machines that the double simulates.
+ * Tests opening the CUDA device, giving it memory, and closing it, on machines simulated by the double.
  */
 #include "tests/device/cuda/open.h"
 
@@ -102,7 +102,7 @@ TEST_IN(device, begins_with_zeros, be_plain, NULL)
     expect_nothing_left();
 }
 
-/* The budget that the error suggests does fit. */
+/* The budget suggested by the error fits. */
 TEST_IN(device, says_what_fits, be_plain, NULL)
 {
     struct cuda_double settings = cuda_double_default();
@@ -132,7 +132,7 @@ TEST_IN(device, says_what_fits, be_plain, NULL)
     expect_nothing_left();
 }
 
-/* Arena and reserve together may take all memory, even after kernels of products took part of the reserve. */
+/* Arena and reserve together may take all memory, even if kernels of products have taken part of the reserve. */
 TEST_IN(device, gives_what_the_reserve_leaves, be_plain, NULL)
 {
     struct cuda_double settings = cuda_double_default();
@@ -153,7 +153,7 @@ TEST_IN(device, gives_what_the_reserve_leaves, be_plain, NULL)
     expect_nothing_left();
 }
 
-/* Arena and reserve stay within the budget; if they would exceed it, nothing is allocated. */
+/* Arena and reserve stay within the budget. If they would exceed it, nothing is allocated. */
 TEST_IN(device, keeps_a_budget, be_plain, NULL)
 {
     struct ah_device_options options = {.memory_bytes = 256 * MIB};
@@ -168,7 +168,7 @@ TEST_IN(device, keeps_a_budget, be_plain, NULL)
     expect_nothing_left();
 }
 
-/* A context a few pages larger than when the plan was made does not change the reserve. */
+/* If the context is a few pages larger than when the plan was made, the reserve is unchanged. */
 TEST_IN(device, has_a_reserve_in_steps, be_plain, NULL)
 {
     struct cuda_double settings = cuda_double_default();
@@ -203,7 +203,7 @@ TEST_IN(device, says_why_memory_is_not_locked, be_plain, NULL)
     expect_nothing_left();
 }
 
-/* Memory is locked in pieces no larger than what the driver locks at once, and a copy may span two pieces. */
+/* Memory is locked in pieces no larger than the driver can lock at once. A copy may span two pieces. */
 TEST_IN(device, locks_in_pieces, be_plain, NULL)
 {
     enum { BYTES = 4000 };
@@ -231,7 +231,7 @@ TEST_IN(device, locks_in_pieces, be_plain, NULL)
     expect_nothing_left();
 }
 
-/* If the second piece cannot be locked, none stays locked. */
+/* If the second piece cannot be locked, the first does not stay locked. */
 TEST_IN(device, locks_all_pieces_or_none, be_plain, NULL)
 {
     struct cuda_double settings = cuda_double_default();
@@ -250,7 +250,7 @@ TEST_IN(device, locks_all_pieces_or_none, be_plain, NULL)
     expect_nothing_left();
 }
 
-/* Each device has a GPU of its own; any thread may wait for either. */
+/* Each device has its own GPU, and any thread may wait for either device. */
 TEST_IN(device, is_one_of_several, be_plain, NULL)
 {
     struct cuda_double settings = cuda_double_default();
@@ -281,7 +281,7 @@ TEST_IN(device, is_one_of_several, be_plain, NULL)
     expect_nothing_left();
 }
 
-/* One op of each kind is launched before the program submits its first op, and leaves no trace. */
+/* One op of each kind is launched before the program submits its first op. These launches leave no trace. */
 TEST_IN(device, loads_kernels_ahead, be_plain, NULL)
 {
     const struct ah_op ops[] = {fill_op(AH_ARENA_DEVICE, 0, 1000, 7), fill_op(AH_ARENA_DEVICE, 4096, 1000, 7),

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every call of the CUDA runtime fails in the life of a device that uses all lanes: once with an error of only that
- * call, and once with an error that loses the GPU. The device must report it, unless it did not need the call; every
- * wait ends; everything is given back; nothing is done that hardware would punish.
+ * Opens, uses and closes a device with all lanes, while each call of the CUDA runtime fails: once with an error of only
+ * that call, and once with an error that loses the GPU. The device must report the error, unless it did not need the
+ * call. Every wait ends, everything is given back, and hardware would punish nothing.
  */
 #include "tests/device/cuda/open.h"
 
 enum { LOOPS = 3, CALLS_MAX = 128 };
-/* Runs are a hundred times slower under the thread sanitizer, ten times under the address sanitizer. */
+/* Scales runs, which take 100 times longer under the thread sanitizer and 10 times under the address sanitizer. */
 #if defined(__SANITIZE_THREAD__)
 enum { OF_EACH = 1 };
 #elif defined(__SANITIZE_ADDRESS__)
@@ -24,7 +24,7 @@ static struct ah_op product_op(void)
     return op;
 }
 
-/* Submits a ring of ops through all lanes, longer than their queues. */
+/* Submits a ring of ops through all lanes. It is longer than the lanes' queues. */
 static int work(struct ah_device *device, struct ah_error *err)
 {
     const struct ah_op host = fill_op(AH_ARENA_PINNED, 0, 2048, 2),
@@ -84,7 +84,7 @@ static void be_plain(void)
     cuda_double_set(&settings);
 }
 
-/* True if the call frees something. If such a call fails, what it should free stays allocated. */
+/* True if the call frees something. If such a call fails, what it should have freed stays allocated. */
 static bool gives_back(const char *call)
 {
     static const char *const calls[] = {"cudaFree", "cudaFreeHost", "cudaStreamDestroy"};
@@ -94,12 +94,12 @@ static bool gives_back(const char *call)
     return false;
 }
 
-/* Returns whether the device reported the fault. */
+/* Makes one call fail. Returns true if the device reported the fault. */
 static bool fail_one(const char *call, uint64_t nth, cudaError_t code)
 {
     const struct cuda_double_alive before = cuda_double_alive();
     struct ah_error err = {0};
-    if (strcmp(call, "cudaHostUnregister") == 0) /* then the memory stays locked for the next device */
+    if (strcmp(call, "cudaHostUnregister") == 0) /* its failure keeps memory locked */
         return true;
     be_plain();
     cuda_double_fail(call, nth, code);
@@ -119,7 +119,7 @@ static bool fail_one(const char *call, uint64_t nth, cudaError_t code)
     return rc != AH_OK;
 }
 
-/* Calls of each name in a life without faults. Counts vary: timing decides how often the host looks at events. */
+/* The number of calls of each name without faults. It varies, as timing decides how often the host looks at events. */
 struct called {
     const char *name;
     uint64_t n;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops that share an event: which events are recorded, who may wait for which op, and that training times items, not
- * ops.
+ * Tests ops that share an event: which events are recorded, who may wait for which op, and that training times items.
  */
 #include "tests/device/cuda/open.h"
 #include "tests/golden/train/case.h"
@@ -18,7 +17,7 @@ static struct ah_device *open_slow(unsigned copy_delay_us)
     return open_device(&plain);
 }
 
-/* Submits `n` fills, each joined to the next; the first waits for `wait`. Fill i writes i + 1 to place i. */
+/* Submits `n` fills, each joined to the next. The first one waits for `wait`. Fill i writes i + 1 to place i. */
 static void submit_group(struct ah_device *device, size_t n, struct ah_wait wait)
 {
     struct ah_submission submissions[32];
@@ -46,7 +45,7 @@ TEST(groups, have_an_event_and_a_span)
     const uint64_t before = cuda_double_calls("cudaEventRecord");
     submit_op(device, AH_LANE_H2D, &up, (struct ah_wait){0});
     submit_group(device, 5, (struct ah_wait){AH_LANE_H2D, 1});
-    assert_int_equal(cuda_double_calls("cudaEventRecord") - before, 3); /* copy; start and end of the group */
+    assert_int_equal(cuda_double_calls("cudaEventRecord") - before, 3); /* copy: 1, group: 2 */
     CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, 2, &err), err);
     assert_int_equal(ah_device_done(device, AH_LANE_COMPUTE), 5);
     assert_int_equal(ah_device_spans(device, &reader, &span, 1), 1);
@@ -60,7 +59,7 @@ TEST(groups, have_an_event_and_a_span)
     expect_nothing_left();
 }
 
-/* Waiting for an op in the middle of a group is enough to see what it wrote; the host lane can wait for it, too. */
+/* Waiting for an op in the middle of a group is enough to see its result. The host lane can also wait for such ops. */
 TEST(groups, are_waited_for_in_the_middle)
 {
     const struct ah_op down = copy_op(AH_ARENA_PINNED, AH_ARENA_DEVICE, 8192, 4000);
@@ -80,7 +79,7 @@ TEST(groups, are_waited_for_in_the_middle)
     expect_nothing_left();
 }
 
-/* A group longer than the queue is cut, so nobody waits forever; spans cover every op once. */
+/* A group longer than the queue is cut, so nobody waits forever. Spans cover every op once. */
 TEST(groups, may_be_longer_than_the_queue)
 {
     struct ah_span spans[64];
@@ -149,8 +148,8 @@ TEST(groups, refuse_what_does_not_follow)
 
 struct heard {
     struct golden_result result;
-    uint64_t told, events; /* ops on streams that the observer saw; events recorded */
-    uint64_t clock;        /* at most how many of the events set the clock: eight a second */
+    uint64_t told, events; /* numbers of ops on streams seen by the observer, and of recorded events */
+    uint64_t clock;        /* upper bound on the events that set the clock: eight a second */
 };
 
 static bool hear_step(void *context, const struct ah_step_record *record)
@@ -182,7 +181,7 @@ static void train(const struct golden *golden, bool every_op, struct heard *hear
     ah_trainer_close(trainer);
 }
 
-/* Each item makes at most two events: its start, if it waited, and its end. The clock needs a few more events. */
+/* Each item makes up to two events: its start, if it waited, and its end. A few more events set the clock. */
 TEST(groups, of_a_training_are_its_items)
 {
     static struct heard items, ops;

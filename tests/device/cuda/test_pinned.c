@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Locked host memory that one device passes on to the next.
+ * Tests passing locked host memory on from one device to the next.
  */
 #include "tests/device/cuda/open.h"
 
@@ -34,7 +34,7 @@ static bool is_zero(const unsigned char *bytes, uint64_t n)
     return true;
 }
 
-/* A smaller arena reuses the zeroed memory of a larger one; an arena larger than that memory is locked anew. */
+/* A smaller arena uses the memory locked for a larger one, zeroed. A larger arena is locked anew. */
 TEST(pinned, is_locked_once)
 {
     static const struct {
@@ -71,7 +71,7 @@ TEST(pinned, nothing_outlives_a_device_without_a_keep)
     }
 }
 
-/* Drivers lock large memory in pieces: all pieces are kept together, and freed together. */
+/* Drivers lock large memory in pieces. All its pieces are kept together and freed together. */
 TEST(pinned, pieces_are_kept)
 {
     struct cuda_double settings = cuda_double_default();
@@ -88,7 +88,7 @@ TEST(pinned, pieces_are_kept)
     expect_nothing_left();
 }
 
-/* The memory that a plan may use does not depend on whether it was locked before. */
+/* The memory that a plan may use is the same whether or not it was locked before. */
 TEST(pinned, page_tables_are_no_part_of_the_context)
 {
     struct cuda_double settings = cuda_double_default();
@@ -138,7 +138,7 @@ TEST(pinned, goes_where_host_memory_is_short)
     expect_nothing_left();
 }
 
-/* The state of a failed device is unknown, so its memory is freed, not kept. */
+/* The state of a failed device is unknown, so its memory is freed instead of kept. */
 TEST(pinned, a_lost_device_leaves_nothing)
 {
     struct cuda_double settings = cuda_double_default();

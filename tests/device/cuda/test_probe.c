@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the plugin lists GPUs, with a double of the CUDA runtime that simulates other machines.
+ * Tests how the plugin lists GPUs. A double of the CUDA runtime simulates other machines.
  */
 #include "runtime/device/cuda/cuda_internal.h"
 #include "tests/double/cuda/double.h"
@@ -109,7 +109,7 @@ TEST(probe, names_the_device_that_fails)
     be(settings);
     CHECK_FAILS(ah_cuda_probe(infos, 2, &n, &err), err, AH_E_FAILED,
                 "GPU 1: cudaGetDeviceProperties failed: invalid argument");
-    assert_int_equal(n, 77); /* results are written on success only */
+    assert_int_equal(n, 77); /* unchanged, because results are written on success only */
 }
 
 TEST(probe, says_what_is_missing)
@@ -147,6 +147,6 @@ TEST(probe, no_device_names_the_variable_that_hides_them)
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
     CHECK_FAILS(ah_cuda_probe(&info, 1, &n, &err), err, AH_E_MISSING, "CUDA_VISIBLE_DEVICES is ''");
     unsetenv("CUDA_VISIBLE_DEVICES");
-    be((struct cuda_double){.driver_version = CUDART_VERSION}); /* no error, and no device */
+    be((struct cuda_double){.driver_version = CUDART_VERSION}); /* a driver, but no device and no error */
     CHECK_FAILS(ah_cuda_probe(&info, 1, &n, &err), err, AH_E_MISSING, "finds no GPU");
 }

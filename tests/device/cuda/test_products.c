@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products of the CUDA plugin against sums in double precision, over forms, types, strides, epilogues and
- * places; their memory; the table of algorithms. The double of cuBLASLt has three algorithms with different bits, and
- * rounds fp32 operands unless asked not to.
+ * Compares matrix products of the CUDA plugin with sums in double precision, over forms, types, strides, epilogues and
+ * places. Also tests their memory and the table of algorithms. The double of cuBLASLt has three algorithms with
+ * different bits, and rounds fp32 operands unless asked not to.
  */
 #include "base/bf16.h"
 #include "runtime/device/cuda/cuda_products.h"
@@ -16,10 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* EVEN is a gap that makes rows begin at multiples of 8 elements. */
+/* EVEN is a gap after which rows begin at multiples of 8 elements. */
 enum { OPERANDS = 5, NO = 0, YES = 1, EVEN = 1 << 20 };
 
-/* A product: sizes, gaps between rows (elements), how far operands begin after an aligned place (elements). */
+/* A product: sizes, gaps between rows, and how far operands begin after an aligned place. Gaps are in elements. */
 struct product_case {
     enum ah_matmul_form form;
     uint64_t m, n, k;
@@ -50,14 +50,14 @@ static const struct product_case epilogue_cases[] = {
     {AH_MATMUL_NT, 33, 48, 40, AH_FP32, AH_FP32, AH_EPILOGUE_BIAS, AH_FP32, NO, 0, YES, 3, 0, 0},
     {AH_MATMUL_NT, 33, 48, 40, AH_BF16, AH_BF16, AH_EPILOGUE_BIAS_GELU, AH_BF16, YES, AH_BF16, NO, 0, 0, 0},
     {AH_MATMUL_NN, 33, 48, 40, AH_BF16, AH_BF16, AH_EPILOGUE_BIAS_GELU, AH_BF16, NO, 0, NO, 0.25f, 0, 0},
-    /* staged: the library says that it has no such epilogue */
+    /* Staged, because the library says that it has no such epilogue. */
     {AH_MATMUL_NN, 33, 48, 40, AH_FP32, AH_FP32, AH_EPILOGUE_BIAS_GELU, AH_FP32, YES, AH_FP32, NO, 0, 0, 0},
-    /* staged: a bias or an aux of another type than c, rows of aux at no multiple of 8 */
+    /* Staged, because bias or aux has another type than c, or rows of aux are at no multiple of 8. */
     {AH_MATMUL_NT, 33, 48, 40, AH_BF16, AH_BF16, AH_EPILOGUE_BIAS, AH_FP32, NO, 0, NO, 2, 0, 0},
     {AH_MATMUL_TN, 33, 48, 40, AH_BF16, AH_FP32, AH_EPILOGUE_BIAS, AH_BF16, NO, 0, YES, 0, 0, 0},
     {AH_MATMUL_NN, 33, 48, 40, AH_BF16, AH_FP32, AH_EPILOGUE_BIAS_GELU, AH_BF16, YES, AH_BF16, NO, 0, 0, 0},
     {AH_MATMUL_NN, 33, 43, 40, AH_BF16, AH_BF16, AH_EPILOGUE_BIAS_GELU, AH_BF16, YES, AH_BF16, NO, 0, 0, 0},
-    /* staged in steps of 64 rows, the last one shorter */
+    /* Staged in steps of 64 rows, of which the last is shorter. */
     {AH_MATMUL_TN, 66, 131073, 2, AH_BF16, AH_BF16, AH_EPILOGUE_BIAS, AH_FP32, NO, 0, NO, 0, 0, 0},
 };
 
@@ -71,7 +71,7 @@ static const struct product_case place_cases[] = {
     {AH_MATMUL_NT, 33, 48, 40, AH_BF16, AH_BF16, AH_EPILOGUE_BIAS, AH_FP32, NO, 0, NO, 0, 0, 1},
 };
 
-/* An odd size, with rows spaced so that each row begins aligned, as in a head. */
+/* An odd size, as in a head. The distance between rows makes each row begin aligned. */
 static const struct product_case cut_cases[] = {
     {AH_MATMUL_NT, 24, 43, 40, AH_BF16, AH_FP32, AH_EPILOGUE_NONE, 0, NO, 0, NO, 0, EVEN, 0},
     {AH_MATMUL_NT, 24, 8 * 9 + 1, 40, AH_BF16, AH_BF16, AH_EPILOGUE_NONE, 0, NO, 0, NO, -2, EVEN, 0},
@@ -186,7 +186,7 @@ static double gelu_tanh(double x)
     return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
 }
 
-/* Returns one element before its activation, and the allowed error of its sum. */
+/* Returns one element before its activation. `ret_error` gets the allowed error of the element's sum. */
 static double expected(const struct stand *stand, uint64_t i, uint64_t j, double *ret_error)
 {
     const struct ah_op_matmul *matmul = &stand->op.u.matmul;
@@ -300,7 +300,7 @@ TEST_IN(products, lie_anywhere, start, finish)
     check_cases(place_cases, sizeof place_cases / sizeof place_cases[0]);
 }
 
-/* The library first offers its fast algorithm, which exists for even sizes only. */
+/* The library offers its fast algorithm first, but that algorithm exists for even sizes only. */
 TEST_IN(products, are_cut_where_they_are_odd, start, finish)
 {
     const size_t n_cases = sizeof cut_cases / sizeof cut_cases[0];
@@ -356,7 +356,7 @@ TEST_IN(products, are_prepared_once, start, finish)
     ah_cuda_products_free(products);
 }
 
-/* A run creates no objects and allocates no memory. */
+/* Running a product creates no objects and allocates no memory. */
 TEST_IN(products, run_without_making_anything, start, finish)
 {
     static const char *const makers[] = {"cudaMalloc", "cublasLtMatrixLayoutCreate",
@@ -376,7 +376,7 @@ TEST_IN(products, run_without_making_anything, start, finish)
             assert_int_equal(cuda_double_calls(makers[j]), before[j]);
         tear_down(&stand);
     }
-    uint64_t told = ah_cuda_products_bytes(products); /* the device rounds up each of two allocations */
+    uint64_t told = ah_cuda_products_bytes(products); /* the device rounds up each of its two allocations */
     assert_in_range(cuda_double_alive().device_bytes, told, told + 512);
     assert_true(told > 0);
     ah_cuda_products_free(products);
@@ -399,7 +399,7 @@ static void bits_with(const struct ah_device_options *options, const struct prod
     ah_cuda_products_free(products);
 }
 
-/* Each algorithm gives its own bits, the same every time; without a table the first algorithm is used. */
+/* Each algorithm gives its own bits, and gives them every time. Without a table, the first algorithm is used. */
 TEST_IN(products, take_the_algorithm_of_the_table, start, finish)
 {
     enum { M = 24, N = 40, K = 200, OFFERS = 8 };
@@ -463,7 +463,7 @@ TEST_IN(products, say_that_memory_is_short, start, finish)
     assert_int_equal(cudaGetLastError(), cudaSuccess);
 }
 
-/* Opens, prepares, runs and closes, while any call may fail. */
+/* Opens, prepares, runs and closes. Any call may fail. */
 static int whole_life(const struct ah_op *op, const struct stand *stand, struct ah_error *err)
 {
     struct ah_cuda_products *products = NULL;
@@ -477,7 +477,7 @@ static int whole_life(const struct ah_op *op, const struct stand *stand, struct 
     return rc;
 }
 
-/* The nth call of each function fails, until there is no nth call. Failures of calls that free are not reported. */
+/* The nth call of each function fails, until no nth call is made. If a call that frees fails, nothing is reported. */
 TEST_IN(products, survive_each_call_failing, start, finish)
 {
     static const struct {
@@ -493,9 +493,9 @@ TEST_IN(products, survive_each_call_failing, start, finish)
         {"cublasLtMatmulAlgoGetHeuristic", true},
         {"cublasLtMatmul", true},
         {"cudaStreamSynchronize", true},
-        {"cudaMalloc", false}, /* warming up works without it */
+        {"cudaMalloc", false}, /* the warm-up works without it */
     };
-    static const size_t picked[] = {2, 4, 5}; /* run whole, refused whole by the library, staged */
+    static const size_t picked[] = {2, 4, 5}; /* run whole; refused whole by the library; staged */
     for (size_t c = 0; c < sizeof calls / sizeof calls[0]; c++)
         for (size_t p = 0; p < sizeof picked / sizeof picked[0]; p++) {
             uint64_t n = 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recording with the double of CUPTI: every kernel and copy is reported with its op and lies within the op's span;
- * dropped records are counted; when CUPTI does not work, ops run as without it.
+ * Tests recording with the double of CUPTI. Every kernel and copy is reported with its op, and is within the op's span.
+ * Dropped records are counted. If CUPTI does not work, ops run as without it.
  */
 #include "runtime/device/cuda/records.h"
 #include "tests/device/cuda/open.h"
@@ -46,7 +46,7 @@ static struct ah_device *open_prepared(void)
     return device;
 }
 
-/* Runs a ring of ops through all lanes: host, up, a product and a fill, down. Returns the value copied down. */
+/* Runs a ring of ops through all lanes: host, copy up, a product and a fill, copy down. Returns the copied value. */
 static float work(struct ah_device *device)
 {
     const struct ah_op host = fill_op(AH_ARENA_PINNED, BYTES, BYTES / 4, 2),
@@ -75,7 +75,7 @@ static size_t read_spans(struct ah_device *device, uint32_t lane, struct ah_span
     return ah_device_spans(device, &reader, spans, max);
 }
 
-enum { DELAY_US = 5000 }; /* so that an activity in the span of another op is noticed */
+enum { DELAY_US = 5000 }; /* long enough to notice an activity in another op's span */
 
 /* Checks that every op of a lane has activities, each within the op's span. */
 static void expect_lane(struct ah_device *device, const struct ah_device_recording *recording, uint32_t lane,
@@ -132,7 +132,7 @@ TEST(recorder, tells_what_each_op_did)
     CHECK_OK(ah_device_recorded(device, &recording, &err), err);
     assert_true(work(device) == expected);
     assert_int_equal(recording.lost, 0);
-    assert_int_equal(recording.overhead_ns, 1000); /* the double's figure, flushed with everything enabled */
+    assert_int_equal(recording.overhead_ns, 1000); /* the double's figure, flushed with all kinds enabled */
     check_text_has(recording.recorder, "CUPTI 13.");
     for (size_t i = 1; i < recording.n; i++)
         assert_true(recording.activities[i - 1].lane <= recording.activities[i].lane);
@@ -150,7 +150,7 @@ TEST(recorder, tells_what_each_op_did)
     expect_nothing_left();
 }
 
-/* Recording starts before the first op, so every op has a span. */
+/* Recording starts before the first op, so that every op has a span. */
 TEST(recorder, tells_when)
 {
     struct ah_device_recording recording;
@@ -171,7 +171,8 @@ TEST(recorder, tells_when)
     expect_nothing_left();
 }
 
-/* Recording starts while a stream waits for the host; taking memory for CUPTI would wait for that stream, too. */
+/* Recording is requested while a stream waits for the host. It begins when that wait is over, because taking memory for
+ * CUPTI would also wait for the stream. */
 TEST(recorder, begins_when_all_is_done)
 {
     struct ah_device_recording recording;
@@ -206,12 +207,12 @@ TEST(recorder, works_again)
         first = round ? first : recording.n;
         assert_int_equal(recording.n, first);
     }
-    CHECK_OK(ah_device_record(device, &err), err); /* closed while it records */
+    CHECK_OK(ah_device_record(device, &err), err); /* closed while recording */
     ah_device_close(device);
     expect_nothing_left();
 }
 
-/* The buffers are too small for all records. */
+/* The buffers are too small for all records, so some are lost and counted. */
 TEST(recorder, counts_what_is_lost)
 {
     struct ah_device_recording all, some;
@@ -235,7 +236,7 @@ TEST(recorder, counts_what_is_lost)
     }
 }
 
-/* If the record that names the op was dropped, the stream still tells the lane. */
+/* If the record naming the op was dropped, the stream still tells the lane. */
 TEST(recorder, knows_lanes_by_their_streams)
 {
     struct ah_device_recording recording;
@@ -305,7 +306,7 @@ TEST(recorder, is_one_of_a_process)
     expect_nothing_left();
 }
 
-/* Records while the nth call fails; returns the number of calls of that name. */
+/* Records while the nth call fails, and returns the number of calls of that name. */
 static uint64_t record_with_fault(const char *call, uint64_t nth, float expected)
 {
     struct ah_device_recording recording;
@@ -328,7 +329,7 @@ static uint64_t record_with_fault(const char *call, uint64_t nth, float expected
     return n;
 }
 
-/* Each CUPTI function fails in turn: at its first, a middle and its last call. */
+/* Each CUPTI function fails at its first call, at a middle one, and at its last. */
 TEST(recorder, calls_that_fail_change_nothing)
 {
     const char *names[NAMES_MAX];
@@ -354,7 +355,7 @@ TEST(recorder, calls_that_fail_change_nothing)
     assert_true(of_cupti >= 15);
 }
 
-/* The GPU is lost during recording: the ops report it, and everything ends. */
+/* The GPU is lost during recording. The ops report the loss, and everything ends. */
 TEST(recorder, survives_the_loss_of_the_gpu)
 {
     struct ah_device_recording recording;

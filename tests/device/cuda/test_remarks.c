@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the CUDA device reports about itself in use: products its library lacks, and memory taken outside the arena.
+ * Tests what the CUDA device reports about itself: products that its library lacks, and memory taken outside the arena.
  */
 #include "runtime/device/tryout.h"
 #include "tests/device/cuda/open.h"
@@ -41,7 +41,7 @@ TEST(remarks, products_that_are_made_in_steps_are_counted)
     expect_nothing_left();
 }
 
-/* Memory for the code of all kernels and for page tables of locked memory is measured to the byte. */
+/* The memory taken by code of all kernels, and by page tables of locked memory, is measured to the byte. */
 TEST(remarks, memory_beside_the_arena_is_measured)
 {
     struct cuda_double settings = cuda_double_default();
@@ -55,13 +55,13 @@ TEST(remarks, memory_beside_the_arena_is_measured)
         assert_true(ah_device_outside_bytes(device) >= device->reserve_bytes);
         ah_device_close(device);
     }
-    assert_true(beside[0] > 32 * MIB); /* the workspace of products, for one */
+    assert_true(beside[0] > 32 * MIB); /* for example, the workspace of products */
     assert_true(beside[1] >= beside[0] + 3 * MIB && beside[1] % MIB == beside[0] % MIB);
     assert_int_equal(beside[2], beside[0] + 3 * MIB); /* one MiB is locked */
     expect_nothing_left();
 }
 
-/* Kernels that need more than the reserve are reported if their memory fits, and refused otherwise. */
+/* Kernels may need more than the reserve. If memory is left for them, this is reported; otherwise they are refused. */
 TEST(remarks, code_beyond_the_reserve)
 {
     struct cuda_double settings = cuda_double_default();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each kind of wait on a GPU hangs in turn, and the watch must say which lane holds up the others, and why. Then the
- * double stops hanging, so that the device can be closed. The program starts to wait only once the lanes have settled,
- * which may take long on a busy machine.
+ * Makes each kind of wait on a GPU hang in turn. The watch must say which lane delays the others, and why. Afterwards
+ * the double stops hanging, so that the device can be closed. The program starts to wait only once the lanes have
+ * settled, which may take long on a busy machine.
  */
 #include "tests/device/cuda/open.h"
 
@@ -10,13 +10,13 @@
 
 static const struct ah_wait none = {0};
 
-/* Patience of tests in which the program reaches the hang only after its wait began. */
+/* A patience for tests in which the program reaches the hang only after it has begun to wait. */
 static const double LONG_S = 1;
 
 struct told {
     atomic_uint n;
     struct ah_error why;
-    struct gate *gate; /* opened on a stall; NULL: only the double's hangs end */
+    struct gate *gate; /* opened on a stall; NULL: only hangs of the double end */
 };
 
 static void stalled(void *context, const struct ah_error *why)
@@ -48,7 +48,7 @@ static void expect_told(const struct told *told, const char *const texts[])
             fail_msg("'%s' is not in: %s", *texts, told->why.text);
 }
 
-/* Returns when something hangs and `done` ops of the lane are done. */
+/* Waits until something hangs and `done` ops of the lane are done. */
 static void settle(struct ah_device *device, uint32_t lane, uint64_t done)
 {
     wait_until_hanging(1);
@@ -56,7 +56,7 @@ static void settle(struct ah_device *device, uint32_t lane, uint64_t done)
         ah_threads_sleep_until_ns(ah_threads_now_ns() + 100000);
 }
 
-/* Submits a copy up, a fill on compute, a copy down and a copy on the host; each waits for the op before. */
+/* Submits a copy up, a fill on compute, a copy down and a copy on the host. Each waits for the op before it. */
 static void submit_chain(struct ah_device *device)
 {
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1025, 3);
@@ -101,7 +101,7 @@ TEST(stalls, of_a_kernel)
                                          "; host: 0 of 1 done, op 1 'copy' waits for op 1 of d2h", NULL});
 }
 
-/* The event is never recorded on the GPU, so its op never seems to end. */
+/* The event is never recorded on the GPU, so the op never seems to end. */
 TEST(stalls, of_an_event)
 {
     expect_chain_stalls(
@@ -109,7 +109,7 @@ TEST(stalls, of_an_event)
         (const char *[]){"; h2d: 0 of 1 done, op 1 'copy' has started but not finished", NULL});
 }
 
-/* The stream never notices that the event it waits for has happened, although all its waits are met. */
+/* The stream never notices that an event has happened, although all its waits are met. */
 TEST(stalls, of_a_wait_for_an_event)
 {
     struct gate gate = {false};
@@ -131,7 +131,7 @@ TEST(stalls, of_a_wait_for_an_event)
     expect_nothing_left();
 }
 
-/* The stream never notices that the host has written the value it waits for. */
+/* The stream never notices the value for which it waits, although the host has written it. */
 TEST(stalls, of_a_value_of_the_host)
 {
     struct gate gate = {false};
@@ -191,7 +191,7 @@ TEST(stalls, of_a_full_queue)
     expect_nothing_left();
 }
 
-/* The call that asks which ops are done does not return. */
+/* The call that queries which ops are done does not return. */
 TEST(stalls, of_a_question)
 {
     struct told told;
@@ -220,7 +220,7 @@ TEST(stalls, of_a_synchronization)
     expect_nothing_left();
 }
 
-/* An op on the host lane that neither works nor ends. */
+/* An op of the host lane that neither works nor ends until it is told. */
 static int sleep_until_told(void *context, struct ah_error *err)
 {
     struct told *told = context;
@@ -284,7 +284,7 @@ static void nap(void)
     ah_threads_sleep_until_ns(ah_threads_now_ns() + NAP_NS);
 }
 
-/* A working op keeps moving the pulse that the watch looks at (tests/unit/device/test_watch.c). */
+/* An op that works keeps moving the pulse observed by the watch (tests/unit/device/test_watch.c). */
 TEST(stalls, are_not_ops_that_work)
 {
     enum { MOVES = 4 };
@@ -309,7 +309,7 @@ TEST(stalls, are_not_ops_that_work)
     expect_nothing_left();
 }
 
-/* Ends the hang once the pulse has counted all copies. */
+/* Ends the hang after the pulse has counted all copies. */
 struct copies {
     struct ah_device *device;
     uint64_t pulse;
@@ -327,7 +327,7 @@ static void *await_copies(void *context)
     return NULL;
 }
 
-/* Copies that end move the pulse while the program waits for something else. */
+/* The program waits for something else. Meanwhile, copies end and move the pulse. */
 TEST(stalls, are_not_other_lanes_that_go_on)
 {
     enum { COPIES = 3 };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is special about lanes that are streams: spans from events, full queues, errors of the GPU.
+ * Tests what is special about lanes that are streams: spans from events, full queues, errors of the GPU.
  */
 #include "tests/device/cuda/open.h"
 
 #include <pthread.h>
 
-static uint64_t slack_ns; /* largest clock error in this case so far (open.h) */
+static uint64_t slack_ns; /* largest clock error so far in this case (open.h) */
 
 static const struct ah_device_options plain = {.queue = 8};
 static const struct ah_wait none = {0};
@@ -32,8 +32,8 @@ static struct ah_span span_of(struct ah_device *device, uint32_t lane, uint64_t 
     return span;
 }
 
-/* Copies in both directions are held until both have begun. An op starts after the ops that it waits for have ended,
- * and all spans are within the times that the host saw. */
+/* Copies in both directions are delayed until both have begun. An op starts after the ops for which it waits have
+ * ended. All spans are within the times seen by the host. */
 TEST(streams, have_spans_of_the_gpus_clock)
 {
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB);
@@ -68,7 +68,7 @@ TEST(streams, have_spans_of_the_gpus_clock)
     expect_nothing_left();
 }
 
-/* The host waits for as long as the GPU takes. */
+/* The host waits as long as the GPU works. */
 TEST(streams, let_the_host_wait)
 {
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1000, 3);
@@ -90,7 +90,7 @@ TEST(streams, let_the_host_wait)
     expect_nothing_left();
 }
 
-/* The clock's base is renewed along the way, and spans stay in order. */
+/* The base of the clock is renewed meanwhile, and spans stay in order. */
 TEST(streams, keep_time_for_long)
 {
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1000, 1);
@@ -120,7 +120,7 @@ static void *open_later(void *context)
     return NULL;
 }
 
-/* A full queue holds up the submitter and nobody else, whatever the queue waits for. */
+/* A full queue delays only the submitter, whatever the queue waits for. */
 TEST(streams, wait_where_a_queue_is_full)
 {
     struct gate gate = {false};
@@ -145,7 +145,7 @@ TEST(streams, wait_where_a_queue_is_full)
     expect_nothing_left();
 }
 
-/* Each op keeps its own span in a full queue, even if none is done when the last op arrives. */
+/* In a full queue, each op keeps its own span, even if no op is done when the last one arrives. */
 TEST(streams, keep_apart_what_is_queued)
 {
     enum { QUEUE = 6 };
@@ -175,7 +175,7 @@ TEST(streams, keep_apart_what_is_queued)
     expect_nothing_left();
 }
 
-/* The error names the op that failed, or all ops that may have failed; every wait on host and GPU ends. */
+/* The error names the op that failed, or all ops that may have failed. Every wait on host and GPU ends. */
 TEST(streams, name_what_ran_when_the_gpu_failed)
 {
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1000, 1),
@@ -205,7 +205,7 @@ TEST(streams, name_what_ran_when_the_gpu_failed)
     expect_nothing_left();
 }
 
-/* A refused launch is that op's failure; the ops behind it are skipped, and tickets still advance. */
+/* If a launch is refused, its op has failed. The ops behind it are skipped, and tickets still advance. */
 TEST(streams, name_an_op_that_is_not_launched)
 {
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1000, 1),
@@ -229,7 +229,7 @@ TEST(streams, name_an_op_that_is_not_launched)
     expect_nothing_left();
 }
 
-/* A launch that reports an earlier op's error is not blamed for it. */
+/* A launch may return the error of an earlier op. Its own op does not count as failed. */
 TEST(streams, do_not_blame_the_next_launch)
 {
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB),

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The thread that submits: its processor, how far ahead it gets, and the order in which it takes memory.
+ * Tests the thread that submits: its processor, how far ahead it gets, and in which order it takes memory.
  */
 #include "tests/device/cuda/open.h"
 
 static const struct ah_wait none = {0};
 
-/* Until the device is closed, the submitter has a processor to itself. */
+/* Until the device is closed, no other thread of ours uses the submitter's processor. */
 TEST(submitter, has_a_processor)
 {
     const struct ah_device_options options = {.pin_submitter = true};
@@ -20,7 +20,7 @@ TEST(submitter, has_a_processor)
     assert_int_equal(n_during, n > 1 ? 1 : n);
     assert_int_equal(ah_threads_cpus(after, 1024), n);
     assert_memory_equal(before, after, n * sizeof before[0]);
-    device = open_device(&(struct ah_device_options){0}); /* without the option the thread is not moved */
+    device = open_device(&(struct ah_device_options){0}); /* without the option, the thread stays */
     assert_int_equal(ah_threads_cpus(during, 1024), n);
     ah_device_close(device);
     expect_nothing_left();
@@ -54,7 +54,7 @@ TEST(submitter, is_not_where_the_host_lane_is)
     expect_nothing_left();
 }
 
-/* The submitter continues although none of a copy lane's first 192 ops is done. */
+/* The submitter continues while none of a copy lane's first 192 ops is done. */
 TEST(submitter, gets_192_copies_ahead)
 {
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
@@ -74,7 +74,7 @@ TEST(submitter, gets_192_copies_ahead)
     expect_nothing_left();
 }
 
-/* Page tables of pinned memory are stored on the GPU, so pinning comes first: if it fails, no arena was allocated. */
+/* Page tables of pinned memory are on the GPU, so memory is pinned first. If pinning fails, no arena was allocated. */
 TEST(submitter, pins_before_it_takes_the_arena)
 {
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 4 * MIB, 4 * MIB, 4 * MIB};

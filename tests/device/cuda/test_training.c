@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Training through the plugin while one call of the CUDA runtime fails: for each name the first call, or a middle one.
- * The trainer must report it, or not need the call and give the same bits as without the fault.
+ * Trains through the plugin while one call of the CUDA runtime fails: for each name, the first call or a middle one.
+ * The trainer must report the fault, or else give the bits of a run without the fault.
  */
 #include "tests/device/cuda/open.h"
 #include "tests/golden/train/case.h"
 
 enum { STEPS = 2, CALLS_MAX = 128 };
-/* Sanitizers make a training slow, so under them only every EVERY-th name fails. */
+/* Sanitizers make a training slow. Under them, only every EVERY-th name fails. */
 #if defined(__SANITIZE_THREAD__)
 enum { EVERY = 12 };
 #elif defined(__SANITIZE_ADDRESS__)
@@ -38,7 +38,7 @@ static int train(struct golden_result *result, struct ah_error *err)
     return rc;
 }
 
-/* True if the call frees something. If such a call fails, what it should free stays allocated. */
+/* True if the call frees something. If such a call fails, what it should have freed stays allocated. */
 static bool gives_back(const char *call)
 {
     return strstr(call, "Free") || strstr(call, "Destroy") || strstr(call, "destroy");
@@ -53,7 +53,7 @@ static void expect_same_losses(const char *call, uint64_t nth)
                      got.records[i].loss, expected.records[i].loss);
 }
 
-/* Returns whether the trainer reported the fault. */
+/* Makes one call fail. Returns true if the trainer reported the fault. */
 static bool fail_one(const char *call, uint64_t nth, cudaError_t code)
 {
     const struct cuda_double_alive before = cuda_double_alive();
@@ -75,7 +75,7 @@ static bool fail_one(const char *call, uint64_t nth, cudaError_t code)
     return rc != AH_OK;
 }
 
-/* Fails each name in turn, at a middle call if `middle`, otherwise at the first call. */
+/* Makes a call of each name fail in turn: a middle call if `middle`, otherwise the first. */
 static void fail_some(cudaError_t code, bool middle)
 {
     static struct {
@@ -92,7 +92,7 @@ static void fail_some(cudaError_t code, bool middle)
         calls[n].n = cuda_double_calls(name);
     }
     for (unsigned i = 0; i < n; i += EVERY)
-        if (strcmp(calls[i].name, "cudaHostUnregister") != 0) { /* then the memory stays locked */
+        if (strcmp(calls[i].name, "cudaHostUnregister") != 0) { /* its failure keeps memory locked */
             all++;
             told += fail_one(calls[i].name, middle ? (calls[i].n + 1) / 2 : 1, code);
         }

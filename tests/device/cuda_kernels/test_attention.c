@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention kernels against straight loops in double, on the double of CUDA: every shape in the tables of the tensor
- * cores, and what only the plain kernels do. Operands lie in one arena full of NaN, and shared memory starts as NaN, so
- * reads and writes outside an operand show.
+ * Compares attention kernels, run on the double of CUDA, with straight loops in double precision. Tests every shape in
+ * the tables of the tensor cores, and what only the plain kernels do. Operands are in one arena filled with NaN, and
+ * shared memory begins as NaN. So the test notices reads and writes outside an operand.
  */
 #include "runtime/device/cuda/kernels/kernels.h"
 
@@ -39,7 +39,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Runs the op and checks that nothing but its outputs changed. */
+/* Runs the op and checks that only its outputs changed. */
 static void do_op(const struct fixture *f, struct attention_run *run, const struct ah_op *op)
 {
     static ah_cuda_kernel_fn *const kernels[] = {
@@ -76,8 +76,8 @@ static void check_shape(struct fixture *f, const struct attention_shape *shape, 
     attention_case_release(&d);
 }
 
-/* Tests each row of the tables, with few and with many tiles. In some windows, the last query that sees a tile of keys
- * is the first query of its own tile. */
+/* Tests each row of the tables, with few tiles and with many. In some windows, the last query that sees a tile of keys
+ * is the first one of its own tile of queries. */
 TEST_IN(attention, equals_straight_loops, setup, teardown)
 {
     static const struct attention_shape shapes[] = {
@@ -92,7 +92,7 @@ TEST_IN(attention, equals_straight_loops, setup, teardown)
         check_shape(*state, &shapes[i], AH_BF16);
 }
 
-/* Tests operands that tensor cores cannot take: fp32, heads that are no multiple of 16 bytes, wide heads. */
+/* Tests operands that tensor cores cannot take: fp32, heads of no multiple of 16 bytes, wide heads. */
 TEST_IN(attention, equals_straight_loops_without_tensor_cores, setup, teardown)
 {
     static const struct attention_shape shapes[] = {
@@ -138,7 +138,7 @@ TEST_IN(attention, takes_both_types_at_once, setup, teardown)
     attention_check_both_types(&(struct attention_runner){run_both, f, &f->random});
 }
 
-/* Heads are multiples of 16 bytes, but not aligned to 16. */
+/* The size of a head is a multiple of 16 bytes, but its address is not. */
 TEST_IN(attention, takes_any_alignment, setup, teardown)
 {
     static const struct attention_shape shape = {1, 70, 4, 2, 40, 0, DOCS_NONE, true, 0};
@@ -163,8 +163,7 @@ TEST_IN(attention, bears_large_scores, setup, teardown)
     attention_check_large_scores(&(struct attention_runner){run_both, f, &f->random});
 }
 
-/* Scores so low that 2^-lse is infinite, in a sequence that ends within a tile: rows past its end must weigh
- * nothing. */
+/* Scores are so low that 2^-lse is infinite. The sequence ends within a tile. Rows past its end must have no weight. */
 TEST_IN(attention, bears_low_scores, setup, teardown)
 {
     const struct attention_shape shape = {1, 70, 2, 2, 64, 1, DOCS_NONE, true, 30};
@@ -194,8 +193,8 @@ TEST_IN(attention, of_one_key_is_its_value, setup, teardown)
     attention_check_one_key(&(struct attention_runner){run_both, f, &f->random});
 }
 
-/* Blocks do not read tiles before the first key that their queries see, nor queries after the last query that sees
- * their keys, so NaN there changes nothing. Windows of 64 tokens, documents of 64. */
+/* A block reads no tile before the first key seen by its queries, and no query after the last one that sees its keys.
+ * So NaN in these places changes nothing. Windows have 64 tokens, and so do documents. */
 TEST_IN(attention, skips_what_is_not_seen, setup, teardown)
 {
     static const struct attention_shape shapes[] = {{1, 320, 1, 1, 32, 64, DOCS_NONE, true, 0},
@@ -222,7 +221,7 @@ TEST_IN(attention, skips_what_is_not_seen, setup, teardown)
     }
 }
 
-/* Runs both ops with other settings of the double and compares with the arena of `first`. */
+/* Runs both ops with other settings of the double, and compares the result with the arena of `first`. */
 static void check_bits(struct fixture *f, const struct attention_run *first,
                        const struct cuda_double *settings)
 {
@@ -236,7 +235,7 @@ static void check_bits(struct fixture *f, const struct attention_run *first,
     free(run.arena);
 }
 
-/* Bits depend neither on the order of threads and blocks, nor on the shorter tiles of GPUs with less shared memory. */
+/* Bits depend neither on the order of threads and blocks, nor on tiles, shorter on GPUs with less shared memory. */
 TEST_IN(attention, has_the_same_bits_in_any_order, setup, teardown)
 {
     static const struct attention_shape shapes[] = {{2, 150, 4, 2, 64, 0, DOCS_NONE, true, 0},
@@ -262,7 +261,7 @@ TEST_IN(attention, has_the_same_bits_in_any_order, setup, teardown)
         }
 }
 
-/* A sequence does not depend on its neighbours: plans may cut a batch as they like. */
+/* The result for a sequence does not depend on its neighbours, because plans may cut a batch anywhere. */
 TEST_IN(attention, has_the_same_bits_for_a_sequence_alone, setup, teardown)
 {
     static const struct attention_shape shape = {2, 130, 2, 1, 64, 70, DOCS_ASCENDING, false, 0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copy, fill, cast, add and accumulate kernels give the host's bits, for every dtype, row stride and alignment, and
- * touch nothing else. NaNs from additions may have the GPU's own bits.
+ * Tests that copy, fill, cast, add and accumulate kernels give the host's bits, for every dtype, row stride and
+ * alignment, and touch no other memory. NaNs from additions may have the GPU's own bits.
  */
 #include "base/bf16.h"
 #include "runtime/device/cuda/kernels/kernels.h"
@@ -62,12 +62,12 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Any bits, including NaN, infinities and denormals. `finite` leaves out NaN and infinities, for additions. */
+/* Writes random bits, including NaN, infinities and denormals. For additions, `finite` excludes NaN and infinities. */
 static void scatter(struct machine *m, uint64_t *random, bool finite)
 {
     for (size_t i = 0; i < ARENA_BYTES; i += 4) {
         uint32_t word = (uint32_t)below(random, UINT64_C(1) << 31) << 1 ^ (uint32_t)below(random, 4);
-        if (finite) /* both halves, so bf16 values are finite, too */
+        if (finite) /* both halves are made finite, for bf16 */
             word &= 0xbfffbfffu;
         memcpy(m->expected + i, &word, 4);
     }
@@ -133,7 +133,7 @@ static void check_kind(struct machine *m, size_t chosen)
         struct ah_op op = random_op(&random, chosen, kinds[chosen].operands);
         struct ah_error err = {0};
         if (ah_op_check(&op, arena_bytes, &err))
-            continue; /* strides that an operand in place cannot have */
+            continue; /* operands in place cannot have these strides */
         scatter(m, &random, op.kind == AH_OP_ADD || op.kind == AH_OP_ACCUMULATE);
         run_both(m, &op, kinds[chosen].kernel);
         if (memcmp(m->expected, m->got, ARENA_BYTES) != 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which threads take the memory of a device's arenas, seen in page faults of threads and in mincore(2). This process
+ * Tests which threads take the memory of a device's arenas, as page faults of threads and mincore(2) tell. This process
  * has no huge pages, so that every page counts.
  */
 #include "runtime/device/device.h"
@@ -13,8 +13,8 @@
 
 enum { PAGE_BYTES = 4096, ARENA_PAGES = 4096 };
 
-/* Page faults that opening a device of three arenas may cost the opening thread. The thread sanitizer writes memory
- * of its own for every page that a thread maps. */
+/* The page faults allowed to the thread that opens a device of three arenas. The thread sanitizer writes memory of its
+ * own for every page that a thread maps. */
 #if defined(__SANITIZE_THREAD__)
 enum { FAULTS_MAX = 100 * ARENA_PAGES };
 #else
@@ -38,8 +38,8 @@ static long faults_of_this_thread(void)
     return usage.ru_minflt;
 }
 
-/* The thread that reserves arenas must not touch them first: their pages would be near the wrong processor. After
- * ah_device_reserve(), no page is left to fault on. */
+/* The thread that reserves arenas must not touch them first, because their pages would be near the wrong processor.
+ * After ah_device_reserve(), every page is resident. */
 TEST(arenas, are_touched_by_the_pools)
 {
     struct ah_device *device = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention through the device: its needs are known and counted before it runs, it runs on the compute lane only, and
- * it gives the bits of the math by itself (unit.device_math.attention) for any number of threads.
+ * Tests attention through the device. Its memory is known and counted before it runs, and it runs on the compute lane
+ * only. For any number of threads, it gives the bits of the math alone (unit.device_math.attention).
  */
 #include "runtime/device/device.h"
 #include "runtime/device/math/math.h"
@@ -79,7 +79,7 @@ static void run_ops(struct ah_device *device, const struct ah_op ops[2])
     CHECK_OK(ah_device_drain(device, &err), err);
 }
 
-/* Runs both ops through the math only, on the same arena. */
+/* Runs both ops on the same arena, using the math alone. */
 static void run_alone(unsigned char *arena, const struct ah_op ops[2])
 {
     struct ah_error err = {0};

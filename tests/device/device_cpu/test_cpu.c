@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What only the CPU device does: lanes slowed as requested, on a clock that only their sleeps advance; refused arenas;
- * ops that wait for a failed op.
+ * Tests what only the CPU device does. It slows lanes as requested, tested on a clock that only their sleeps advance.
+ * It refuses arenas, and skips ops that wait for a failed op.
  */
 #include "base/bf16.h"
 #include "runtime/device/device.h"
@@ -43,7 +43,7 @@ static int fail_call(void *context, struct ah_error *err)
     return ah_error_set(err, AH_E_NUMERIC, "loss is not finite");
 }
 
-/* On this device, an op that waits for a failed one has not started. */
+/* On this device, an op that waits for a failed op has not started. */
 TEST(cpu, skips_what_waits_for_a_failure)
 {
     struct ah_error err = {0};
@@ -78,7 +78,7 @@ static int note_move(void *context, const struct ah_op_moved *told, struct ah_er
     return AH_OK;
 }
 
-/* Checks the arguments of a message's function. Message lanes do nothing else, and other lanes carry no messages. */
+/* Checks the arguments of a message's function. Message lanes run only messages, and other lanes run none. */
 TEST(cpu, carries_messages_where_the_options_say_so)
 {
     struct ah_error err = {0};
@@ -118,7 +118,7 @@ TEST(cpu, carries_messages_where_the_options_say_so)
     ah_device_close(device);
 }
 
-/* If only the fp32 form is allowed, bf16 products have the bits of that form, whatever else the processor offers. */
+/* If only the fp32 form is allowed, bf16 products have the bits of that form, whatever the processor offers. */
 TEST(cpu, takes_the_forms_of_products_that_it_may)
 {
     enum { M = 33, N = 40, K = 130 };
@@ -155,7 +155,7 @@ TEST(cpu, takes_the_forms_of_products_that_it_may)
     ah_device_close(device);
 }
 
-/* Returns the milliseconds from start to end of a lane's newest `n_ops` ops. */
+/* Returns the milliseconds from the start to the end of a lane's newest `n_ops` ops. */
 static double lane_ms(struct ah_device *device, uint32_t lane, uint64_t n_ops)
 {
     struct ah_span spans[8];
@@ -164,7 +164,7 @@ static double lane_ms(struct ah_device *device, uint32_t lane, uint64_t n_ops)
     return (double)(spans[n_ops - 1].end_ns - spans[0].start_ns) * 1e-6;
 }
 
-/* Runs 5 copies of 1 MiB at 100 MiB a second, each half a millisecond late. */
+/* Runs 5 copies of 1 MiB at 100 MiB a second. Each is half a millisecond late. */
 TEST(cpu, lanes_are_slowed_as_asked)
 {
     struct ah_error err = {0};
@@ -193,8 +193,8 @@ static void pass_gate(void *context)
         sched_yield();
 }
 
-/* Copies of 4 MiB at 100 MiB a second keep the share `both_kept` of that rate while a copy in the other direction is
- * held up, and the full rate afterwards. */
+/* Runs copies of 4 MiB at 100 MiB a second. While a copy in the other direction is delayed, they run at the fraction
+ * `both_kept` of that rate. Afterwards they run at the full rate. */
 static void copy_beside(uint32_t lane, struct ah_op some, uint32_t other_lane, struct ah_op other)
 {
     const double rate = 100.0 * (double)MIB;
@@ -263,7 +263,7 @@ TEST(cpu, refuses_memory_that_is_not_there)
     CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "1024.0 TiB");
     arena_bytes[AH_ARENA_DEVICE] = UINT64_MAX;
     CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "arenas need");
-    arena_bytes[AH_ARENA_DEVICE] = arena_bytes[AH_ARENA_PAGEABLE] = MIB; /* less is available */
+    arena_bytes[AH_ARENA_DEVICE] = arena_bytes[AH_ARENA_PAGEABLE] = MIB; /* this is more than is available */
     CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
     assert_non_null(ah_device_pointer(device, (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 0, 0}));
     ah_device_close(device);

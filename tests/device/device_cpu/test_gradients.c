@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gradients of every op as the device computes them. An op computes y from its inputs; c are random numbers and L = sum
- * c y. Given c as the gradient of y, the op's backward ops must compute, for each input x, a gradient g with
+ * Tests every op's gradients as the device computes them. An op computes y from its inputs. c are random numbers, and L
+ * = sum c y. Given c as the gradient of y, the op's backward ops must compute, for each input x, a gradient g with
  *
  *     (L(x + h d) - L(x - h d)) / 2h = <g, d>      for random directions d of x
  *
  * where L is summed in double. (Values are checked against definitions in double in tests/device/device_math and
- * tests/unit/device_math/test_attention.c.) The test fails for a kind of op that is neither tried here nor listed as
- * one without gradient.
+ * tests/unit/device_math/test_attention.c.) A kind of op must be tried here or listed as one without gradient.
  */
 #include "runtime/device/device.h"
 #include "tests/support/driver.h"
@@ -33,7 +32,7 @@ struct trial {
     size_t n_y;
     float c[VALUES_MAX];
     uint64_t end_bytes;                                                    /* end of the placed operands */
-    void (*fill)(struct trial *t, unsigned char *arena, uint64_t *random); /* (optional) fills the others */
+    void (*fill)(struct trial *t, unsigned char *arena, uint64_t *random); /* (optional) fills the rest */
     double step;                                                           /* h */
 };
 
@@ -93,7 +92,7 @@ static struct ah_op *backward(struct trial *t, struct ah_op op)
     return to;
 }
 
-/* Adds input `arg` of the forward op, uniform in [low, high). Backward writes its gradient to `gradient`. */
+/* Adds input `arg` of the forward op, uniform in [low, high). The backward op writes its gradient to `gradient`. */
 static void differentiate(struct trial *t, size_t arg, struct ah_ref gradient, double low, double high)
 {
     struct input *input = &t->inputs[t->n_inputs++];
@@ -112,7 +111,7 @@ static void run(struct ah_device *device, const struct ah_op *op)
     CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, ticket, &err), err);
 }
 
-/* Returns L of the forward op at x + h d, where x is input `which`. */
+/* Returns L of the forward op at x + h d. x is input `which`. */
 static double loss_at(struct ah_device *device, struct trial *t, size_t which, const float *d, double h)
 {
     unsigned char *arena = ah_device_pointer(device, (struct ah_ref){.arena = AH_ARENA_DEVICE});
@@ -227,7 +226,7 @@ TEST_IN(gradients, of_products, seed, NULL)
     }
 }
 
-/* Both inputs have the gradient of the sum. */
+/* Each input has the gradient of the sum. */
 TEST_IN(gradients, of_sums, seed, NULL)
 {
     struct trial *t = new_evaluator(0.5);
@@ -360,7 +359,7 @@ static void fill_tokens(struct trial *t, unsigned char *arena, uint64_t *random)
     }
 }
 
-/* Backward adds, so gradient tables begin as zeros, as arenas do. */
+/* The backward op adds to gradient tables. So they begin as zeros, as arenas do. */
 TEST_IN(gradients, of_embeddings, seed, NULL)
 {
     struct trial *t = new_evaluator(0.5);
@@ -376,7 +375,7 @@ TEST_IN(gradients, of_embeddings, seed, NULL)
     check_trial(t);
 }
 
-/* A row's loss counts with the factor that scales its gradient; a masked row does not count. */
+/* The loss of a row is multiplied by the factor that scales its gradient. A masked row does not count. */
 static void fill_targets(struct trial *t, unsigned char *arena, uint64_t *random)
 {
     const struct ah_op_cross_entropy *sizes = &t->forward.u.cross_entropy;
@@ -391,7 +390,7 @@ static void fill_targets(struct trial *t, unsigned char *arena, uint64_t *random
     }
 }
 
-/* One op is both forward and backward: it replaces the logits by their gradient. */
+/* One op is both forward and backward, and replaces the logits by their gradient. */
 TEST_IN(gradients, of_the_loss, seed, NULL)
 {
     struct trial *t = new_evaluator(1e-2);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lanes of a device: they work at the same time, in order, wait for each other, and stop working after a failure.
- * Nothing here depends on how fast the machine is. Built for every kind of device (tests/support/driver.h).
+ * Tests the lanes of a device. Lanes work at the same time, run their ops in order, wait for each other, and stop after
+ * a failure. Nothing here depends on how fast the machine is. Built for every kind of device (tests/support/driver.h).
  */
 #include "base/threads.h"
 #include "runtime/device/device.h"
@@ -12,7 +12,7 @@
 
 #define MIB UINT64_C(1048576)
 
-/* Largest difference between two readings of one moment, as times of GPU events are converted to the host's clock. */
+/* The largest difference between two readings of one moment. Times of GPU events are converted to the host's clock. */
 #ifdef CHECK_CUDA
 static const uint64_t CLOCKS_NS = 200 * 1000;
 #else
@@ -42,7 +42,7 @@ static struct ah_op fill(uint32_t arena, uint64_t offset, uint64_t count, float 
         .kind = AH_OP_FILL, .arg = {{arena, AH_FP32, offset, 0}}, .u.elements = {count, value, 0}};
 }
 
-/* Opens a device with its ops prepared, so that no first launch loads code while a stream is held up (cuda/warm.c). */
+/* Opens a device and prepares its ops, so that no first launch loads code while a stream is delayed (cuda/warm.c). */
 static struct ah_device *open_device(void)
 {
     struct ah_error err = {0};
@@ -82,7 +82,7 @@ static int fail_call(void *context, struct ah_error *err)
     return ah_error_set(err, AH_E_NUMERIC, "loss is not finite");
 }
 
-/* While the host lane is held, the other lanes finish work that does not wait for it; waiting ops do not start. */
+/* While the host lane is stopped, ops on other lanes finish unless they wait for the host lane. */
 TEST(lanes, run_at_the_same_time_and_wait)
 {
     struct ah_error err = {0};
@@ -126,7 +126,7 @@ TEST(lanes, keep_the_order_of_a_chain)
     }
     submit(device, AH_LANE_HOST, &ones, (struct ah_wait){0});
     submit(device, AH_LANE_COMPUTE, &device_ones, (struct ah_wait){0});
-    for (uint64_t i = 0; i < LOOPS; i++) { /* the fills were ticket 1 of their lanes */
+    for (uint64_t i = 0; i < LOOPS; i++) { /* the fills had ticket 1 of their lanes */
         const struct ah_wait waits[] = {
             {AH_LANE_D2H, i}, {AH_LANE_HOST, i + 2}, {AH_LANE_H2D, i + 1}, {AH_LANE_COMPUTE, i + 2}};
         const struct ah_submission loop[] = {
@@ -166,7 +166,7 @@ TEST(lanes, remember_when)
         assert_int_equal(second[i].ticket, i + 1);
         assert_int_equal(second[i].tag, 1000 + AH_LANE_D2H);
         assert_true(second[i].ready_ns <= second[i].start_ns && second[i].start_ns <= second[i].end_ns);
-        assert_true(second[i].start_ns + CLOCKS_NS >= first[i].end_ns); /* it waited for the first */
+        assert_true(second[i].start_ns + CLOCKS_NS >= first[i].end_ns); /* it waited for the first op */
     }
     other = ah_device_newest(device, AH_LANE_D2H, 1);
     assert_int_equal(ah_device_spans(device, &other, second, 4), 1);
@@ -174,7 +174,7 @@ TEST(lanes, remember_when)
     ah_device_close(device);
 }
 
-/* Spans are read while the lane works: each span is read once and in order, or counted as lost. */
+/* Spans are read while the lane works. Each span is read once and in order, or is counted as lost. */
 TEST(lanes, tell_times_while_they_run)
 {
     enum { OPS = 3000 };
@@ -204,7 +204,7 @@ TEST(lanes, tell_times_while_they_run)
     ah_device_close(device);
 }
 
-/* A wait for several lanes ends when the first of them is done. */
+/* A wait for several lanes ends when one of them is done. */
 TEST(lanes, are_waited_for_together)
 {
     struct ah_error err = {0};
@@ -223,7 +223,7 @@ TEST(lanes, are_waited_for_together)
     assert_int_equal(ah_device_done(device, AH_LANE_HOST), 0);
     atomic_store(&gate.open, true);
     CHECK_OK(ah_device_wait_any(device, waits, 2, &met, &err), err);
-    assert_in_range(met, 0, 1); /* both may be done by the next look */
+    assert_in_range(met, 0, 1); /* both ops may be done at the next look */
     CHECK_OK(ah_device_wait_any(device, &waits[1], 1, &met, &err), err);
     const struct ah_op bad = {.kind = AH_OP_CALL, .u.call = {fail_call, NULL}};
     waits[0].ticket = submit(device, AH_LANE_HOST, &bad, (struct ah_wait){0});

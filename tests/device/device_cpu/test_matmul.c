@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products through the device: random shapes of all forms and types against double precision, equal bits for 1
- * to 4 threads, row strides, nothing written outside c, no threads but the device's own, nothing allocated by a run.
- * For older processors, see tests/property/device_cpu/test_matmul.c.
+ * Compares matrix products through the device with double precision, for random shapes of all forms and types, and with
+ * row strides. Bits are equal for 1 to 4 threads, and nothing outside c is written. Only the device's own threads run,
+ * and running a product allocates nothing. tests/property/device_cpu/test_matmul.c tests products of older processors.
  */
 #include "base/bf16.h"
 #include "runtime/device/cpu/matmul.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Runs under the thread sanitizer are a hundred times slower. */
+/* Under the thread sanitizer, a run takes a hundred times longer. */
 #if defined(__SANITIZE_THREAD__)
 enum { CASES = 3, MANY = 40 };
 #else
@@ -112,7 +112,7 @@ static struct ah_op random_product(struct fixture *f)
     m->m = sizes[below(f, SIZES)];
     m->n = sizes[below(f, SIZES)];
     m->k = sizes[below(f, SIZES)];
-    if (below(f, 10) == 0) { /* k is long enough to be cut */
+    if (below(f, 10) == 0) { /* so that k is long enough to be cut */
         m->k = 16385 + below(f, 4000);
         m->m = 1 + below(f, 140);
         m->n = 1 + below(f, 70);
@@ -137,7 +137,7 @@ static void run(struct ah_device *device, const struct ah_op *op)
     CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, ticket, &err), err);
 }
 
-/* Returns one element in double, and the sum of its terms' magnitudes. */
+/* Returns one element in double. `ret_size` gets the sum of its terms' magnitudes. */
 static double exact(struct ah_device *device, const struct ah_op *op, uint64_t row, uint64_t column,
                     double before, double *ret_size)
 {
@@ -225,7 +225,7 @@ TEST_IN(matmul, of_many_tiles, setup, teardown)
         }
 }
 
-/* c, a and b as parts of wider matrices give the bits of dense matrices. */
+/* If c, a and b are parts of wider matrices, the bits are those of dense matrices. */
 TEST_IN(matmul, of_parts_of_wider_matrices, setup, teardown)
 {
     struct fixture *f = *state;
@@ -278,7 +278,7 @@ static unsigned count_threads(void)
     return n;
 }
 
-/* The only threads are those of lanes and pools. */
+/* All threads belong to lanes and pools. */
 TEST_IN(matmul, starts_no_threads_and_takes_no_memory, setup, teardown)
 {
     struct fixture *f = *state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every op of the CPU device, run through the device, against double precision written out here. Operands lie in
- * poisoned arenas at random offsets; bytes outside an op's outputs must not change.
+ * Compares every op, run through the CPU device, with loops in double precision written out here. Operands are in
+ * poisoned arenas at random offsets. Bytes outside an op's outputs must not change.
  */
 #include "base/bf16.h"
 #include "runtime/device/adamw_scalars.h"
@@ -57,7 +57,7 @@ static uint64_t below(struct fixture *f, uint64_t limit)
     return check_random(&f->random) % limit;
 }
 
-/* Returns a random size, often at the edges of vectors and pieces. */
+/* Returns a random size. It is often at the edge of a vector or piece. */
 static uint64_t random_count(struct fixture *f, uint64_t most)
 {
     static const uint64_t edges[] = {1,  2,  15,   16,   17,   31,    32,    33,   63,
@@ -66,7 +66,7 @@ static uint64_t random_count(struct fixture *f, uint64_t most)
     return count < most ? count : most;
 }
 
-/* Puts operand `slot` at a random place in its own part of the arena. */
+/* Places operand `slot` at a random offset in its own part of the arena. */
 static struct ah_ref place(struct fixture *f, uint32_t arena, enum ah_dtype dtype, uint64_t slot)
 {
     return (struct ah_ref){arena, dtype, slot * SLOT + below(f, 40) * 8, 0};
@@ -113,7 +113,7 @@ static void keep_arenas(struct fixture *f)
         memcpy(f->before[arena], arena_of(f, arena), ARENA);
 }
 
-/* Runs the op and checks that nothing but its outputs changed. */
+/* Runs the op and checks that only its outputs changed. */
 static void run(struct fixture *f, uint32_t lane, const struct ah_op *op)
 {
     struct ah_error err = {0};
@@ -178,7 +178,7 @@ static uint64_t element(struct ah_ref ref, uint64_t count, uint64_t i)
     return i / count * (ref.row_stride ? ref.row_stride : count) + i % count;
 }
 
-/* Sets random rows and, for some operands, strides, all within a slot. */
+/* Sets random numbers of rows, and strides for some operands, so that each operand stays within its slot. */
 static void random_rows(struct fixture *f, struct ah_op *op, size_t operands)
 {
     uint64_t most = 100000;
@@ -304,7 +304,7 @@ TEST_IN(ops, clip, setup, teardown)
     assert_true(scalars.grad_norm == 5.0f);
 }
 
-/* Checks one step from fp32 states. The kernels have deeper tests; this test is about operands and splits. */
+/* Checks one step from fp32 states. This test is about operands and splits; other tests check the kernels in depth. */
 static void check_adamw(struct fixture *f, const struct ah_op *op, const struct ah_adamw_settings *s,
                         const double *before, uint64_t n)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Stalls of the CPU device: an op that waits for something outside stalls. An op that works, or that an emulation
- * slows, does not: it moves the pulse that the watch looks at (tests/unit/device/test_watch.c).
+ * Tests stalls of the CPU device. An op that waits for something outside the device is a stall. An op that works, or is
+ * slowed by an emulation, is no stall, because it moves the pulse observed by the watch
+ * (tests/unit/device/test_watch.c).
  */
 #include "base/threads.h"
 #include "runtime/device/device.h"
@@ -145,7 +146,7 @@ static void sleep_on(void *context)
         ;
 }
 
-/* A slowed copy is nearly all sleep; here the sleep lasts until the pulse was seen. */
+/* A slowed copy mostly sleeps. Here its sleep lasts until the pulse was seen to move. */
 TEST(stalls, are_not_lanes_that_are_slowed)
 {
     struct told told = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ways to run an op on a GPU: with its memory at two places of the device arena, and at the first place again. At one
- * place no operand is aligned for vectors. Memory before and after that of the op must not change.
+ * Ways to run an op on a GPU. Its memory is at one place of the device arena, at another, and once more at the first.
+ * At one place, no operand is aligned for vectors. The memory around the op's must not change.
  */
 #include "runtime/device/device_plugin.h"
 #include "tests/device/device_math/op_case.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AdamW on a GPU must give the host's bits: every combination of types, tiles that begin anywhere in their block,
- * numbers at the ends of the range.
+ * Tests that AdamW on a GPU gives the host's bits, for every combination of types, for tiles beginning anywhere in
+ * their block, and for numbers at the ends of the range.
  */
 #include "runtime/device/adamw_scalars.h"
 #include "runtime/device/host/adamw.h"
@@ -46,7 +46,7 @@ static struct ah_op random_adamw(uint64_t *random, int round)
     return op;
 }
 
-/* `special`: includes zeros, denormals, huge numbers, infinity and NaN. */
+/* Fills all operands. If `special`, includes zeros, denormals, huge numbers, infinity and NaN. */
 static void fill(struct op_case *c, bool special)
 {
     static const double odd[] = {0, -0.0, 1e-41, -3e-39, 1e38, -3e38, (double)INFINITY, (double)NAN};
@@ -59,7 +59,7 @@ static void fill(struct op_case *c, bool special)
             op_case_set(c, op_case_below(c->random, 4), 0, i, odd[op_case_below(c->random, 8)]);
 }
 
-/* Returns the operand's memory; NULL if the operand is absent. */
+/* Returns the operand's memory, or NULL if the operand is absent. */
 static void *operand(const struct op_case *c, unsigned char *memory, size_t arg)
 {
     return c->op.arg[arg].arena ? memory + c->op.arg[arg].offset_bytes : NULL;

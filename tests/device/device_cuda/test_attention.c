@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention on a GPU's tensor cores through the device, against straight loops in double: every row of the kernels'
- * tables, sequences that end within a tile, shared keys, windows, documents. Each case runs twice and must leave the
- * same bits. More cases run on the double alone: tests/device/cuda_kernels/test_attention.c.
+ * Compares attention through the device, on a GPU's tensor cores, with straight loops in double precision. Cases are
+ * every row of the kernels' tables, sequences that end within a tile, shared keys, windows and documents. Each case
+ * runs twice and must give equal bits. tests/device/cuda_kernels/test_attention.c has more cases, for the double.
  */
 #include "runtime/device/device_plugin.h"
 #include "tests/support/check.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products on a GPU through the device, against sums in double: forms, types, strides, tails, accumulation,
- * epilogues. (For their keys, memory and failures, on the double only, see tests/device/cuda/test_products.c.)
+ * Compares matrix products through the device, on a GPU, with sums in double: forms, types, strides, tails,
+ * accumulation, epilogues. (tests/device/cuda/test_products.c tests keys, memory and failures, on the double.)
  *
- * TOLERANCE of one element: (16 + k / 64) 2^-24 of the sum of its terms' sizes, since tensor cores cut terms off within
- * 16 products and add those in fp32; a product of fp32 in fewer bits is off by more wherever k is short. A bf16 result
- * is rounded once more. The library may take the processor's tanh for gelu(x), exact to 2^-11.
+ * TOLERANCE. An element may be off by (16 + k / 64) 2^-24 of the sum of its terms' sizes, since tensor cores cut terms
+ * off within 16 products and add those in fp32. If k is short, a product of fp32 computed in fewer bits is off by more
+ * than that. A bf16 result is rounded once more. The library may take the processor's tanh for gelu(x), exact to 2^-11.
  *
- * BITS are the same in every run. They may differ for operands that begin at another alignment (cuda_products.h).
+ * BITS are equal in every run. If operands begin at another alignment, bits may differ (cuda_products.h).
  */
 #include "tests/device/device_math/op_case.h"
 
@@ -43,7 +43,7 @@ static double gelu_tanh(double x)
     return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
 }
 
-/* Returns an element before gelu, and its allowed error. */
+/* Returns an element before gelu. `ret_error` gets its allowed error. */
 static double exact(const struct op_case *c, uint64_t row, uint64_t column, double *ret_error)
 {
     const struct ah_op_matmul *matmul = &c->op.u.matmul;
@@ -80,7 +80,7 @@ static void check_element(const struct op_case *c, uint64_t row, uint64_t column
     op_case_check(c, C, row, column, gelu ? gelu_tanh(x) : x, gelu ? 1.2 * error + fabs(x) * 0x1p-11 : error);
 }
 
-/* Checks all elements of small results, and some elements of large results, always including the last. */
+/* Checks all elements of small results and some elements of large ones, always including the last. */
 static void check_elements(const struct op_case *c)
 {
     const struct ah_op_matmul *matmul = &c->op.u.matmul;
@@ -157,7 +157,7 @@ TEST(matmul, equals_double_precision)
     }
 }
 
-/* Returns a product of the form and types, on dense matrices or on parts of wider matrices. */
+/* Returns a product of this form and these types. Its matrices are dense or parts of wider matrices. */
 static struct ah_op product(enum ah_matmul_form form, enum ah_dtype in, enum ah_dtype out,
                             const uint64_t sizes[3], uint64_t gap)
 {
@@ -189,7 +189,7 @@ TEST(matmul, of_every_form_and_type)
             }
 }
 
-/* Tests sums so long, and results so small, that a library splits the sums. */
+/* The sums are so long, and the results so small, that a library splits the sums. */
 TEST(matmul, of_long_sums)
 {
     static const uint64_t sizes[] = {34, 24, 16385};
@@ -202,7 +202,7 @@ TEST(matmul, of_long_sums)
         }
 }
 
-/* Tests several tiles in each direction, with rows of an odd number of elements, as a vocabulary has. */
+/* There are several tiles in each direction, and rows have an odd number of elements, as with a vocabulary. */
 TEST(matmul, of_many_tiles)
 {
     static const uint64_t sizes[] = {MANY, 1601, 97};

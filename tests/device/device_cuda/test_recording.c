@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A training whose kernels and copies are recorded: losses are the same, every op of a stream has activities, and each
- * lies within its op's span. With a GPU's plugin in AUTOHETE_PLUGIN_DIR, this shows that CUPTI reports what the
- * recorder needs.
+ * Tests recording the kernels and copies of a training. Losses are unchanged, and every op of a stream has activities,
+ * each within its op's span. With a GPU's plugin in AUTOHETE_PLUGIN_DIR, this also tests CUPTI itself.
  */
 #define CHECK_CUDA 1
 #include "tests/golden/train/case.h"
@@ -46,7 +45,7 @@ static struct ah_trainer *open_trainer(void)
     return trainer;
 }
 
-/* Returns the index of the op with this ticket, `n` if there is none. */
+/* Returns the index of the op with this ticket, or `n` if there is none. */
 static size_t find_op(uint32_t lane, uint64_t ticket)
 {
     size_t i = 0;

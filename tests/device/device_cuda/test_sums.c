@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums on a GPU: the canonical reduction and clipping must give the host's bits; column sums are compared with
- * double.
+ * Tests sums on a GPU. The canonical reduction and clipping must give the host's bits. Column sums are close to double.
  */
 #include "runtime/device/host/clip.h"
 #include "runtime/device/host/reduce.h"
@@ -12,8 +11,8 @@
 
 enum { ROUNDS = 150, COUNT = 60000, MANY = 2100 * AH_REDUCE_LEAF + 77 };
 
-/* Terms: alike, so that most sums need no rounding; over many binades, by element or leaf; many or all 0; some
- * infinite. */
+/* Kinds of terms. ALIKE terms are so similar that most sums need no rounding. WIDE ones spread over many binades, by
+ * element or by leaf. ZERO and SPARSE have all or many terms 0, and INFINITE has some infinite terms. */
 enum range { ALIKE, WIDE, WIDE_LEAVES, ZERO, SPARSE, INFINITE, RANGES };
 
 static double random_term(enum range range, uint64_t i, double leaf_scale, uint64_t *random)
@@ -99,7 +98,7 @@ TEST(sums, have_the_bits_of_the_host)
     }
 }
 
-/* Tests more leaf sums than one step adds: they are exact if the leaves are alike, inexact otherwise. */
+/* The number of leaf sums is more than one step adds. Sums are exact if the leaves are alike, inexact otherwise. */
 TEST(sums, of_many_leaves)
 {
     uint64_t random = check_seed(72);
@@ -159,7 +158,7 @@ static void run_clip(uint64_t *random, uint64_t n, double limit, double odd)
     op_case_run(&c);
     memcpy(&scalars, c.results + c.op.arg[0].offset_bytes, sizeof scalars);
     if (ah_clip_run(&expected, sums, &op.u.clip, NULL))
-        expected.grad_norm = odd > 0 ? INFINITY : NAN; /* the host refuses it, a GPU returns it */
+        expected.grad_norm = odd > 0 ? INFINITY : NAN; /* a GPU returns it, but the host refuses it */
     assert_true(scalars.grad_norm == expected.grad_norm ||
                 (isnan(scalars.grad_norm) && isnan(expected.grad_norm)));
     assert_true(scalars.grad_scale == expected.grad_scale);

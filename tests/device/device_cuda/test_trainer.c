@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The trainer on the CUDA plugin: losses and weights follow the CPU device's, and all plans give the same bits. These
- * are the golden cases that hold the CPU device to PyTorch.
+ * Tests the trainer on the CUDA plugin. Losses and weights are close to the CPU device's, and all plans give equal
+ * bits. The cases are the golden cases with which the CPU device is compared with PyTorch.
  *
- * Tolerances: sums within products, attention, norms and the loss run in another order, and in bf16 a sum between two
- * numbers may round the other way. AdamW divides by a root of squares: where a gradient is only rounding noise, so is
- * the sign of a step. A weight may be off by some steps of the rate, so weights are compared as vectors.
+ * Tolerances are needed because sums in products, attention, norms and loss have another order. In bf16, a sum between
+ * two numbers may round the other way. AdamW divides by a root of squares, so the sign of a step is noise if the
+ * gradient is only rounding noise. A weight may be off by some steps of the rate, so weights are compared as vectors.
  */
 #define CHECK_CUDA 1
 #include "tests/golden/train/case.h"
@@ -14,7 +14,7 @@
 #include <math.h>
 
 enum { STEPS = 5 };
-/* At most PLANS_MAX plans of each case; sanitizers make a training slow. */
+/* The largest number of plans of each case. Sanitizers make a training slow. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { PLANS_MAX = 1, PLANS_MIN = 6 };
 #else
@@ -52,7 +52,7 @@ static void expect_equal(const struct golden_result *a, const struct golden_resu
     assert_memory_equal(a->weights, b->weights, a->n_values * sizeof *a->weights);
 }
 
-/* Returns |a - b| / |b| of the two vectors. */
+/* Returns |a - b| / |b| for two vectors. */
 static double distance(const float *a, const float *b, size_t n)
 {
     double apart = 0, size = 0;
@@ -76,7 +76,7 @@ static void expect_near(const struct golden_result *a, const struct golden_resul
     const double weights = distance(a->weights, b->weights, b->n_values);
     if (!(gradient <= of_gradient && weights <= of_weights))
         fail_msg("%s: the first gradient is %.3g off, the weights are %.3g off", name, gradient, weights);
-    assert_true(weights > 0 || gradient > 0 || dtype == AH_FP32); /* shows that another device ran */
+    assert_true(weights > 0 || gradient > 0 || dtype == AH_FP32); /* shows that another device computed it */
 }
 
 TEST(trainer, gives_the_same_bits_by_every_plan)

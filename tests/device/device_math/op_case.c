@@ -124,7 +124,7 @@ static void store_at(struct op_case *c, size_t arg, uint64_t at, double value)
         memcpy(c->memory + at, &whole, sizeof whole);
 }
 
-/* Fills the gaps between rows, too: what is in them must not matter. */
+/* Fills the operand, including gaps between rows, because contents of gaps must not matter. */
 void op_case_fill(struct op_case *c, size_t arg, double low, double high)
 {
     const struct ah_operand *operand = &c->operands[arg];
@@ -170,7 +170,7 @@ void op_case_set(struct op_case *c, size_t arg, uint64_t row, uint64_t column, d
     store_at(c, arg, place(c, arg, row, column), value);
 }
 
-/* Checks that everything but the outputs is unchanged in `after`. */
+/* Checks that everything except the outputs is unchanged in `after`. */
 static void check_rest(const struct op_case *c, const unsigned char *after)
 {
     unsigned char *expected = malloc(c->bytes);

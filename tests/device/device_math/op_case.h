@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs one op with operands in memory of their own: any type, any row stride, any place.
+ * Runs one op on operands in their own memory, with any type, any row stride and any place.
  *
  *     struct op_case c;
  *     op_case_init(&c, &op, &random);           operands that are there name AH_ARENA_DEVICE
@@ -9,10 +9,10 @@
  *     double y = op_case_result(&c, 0, row, column);
  *     op_case_release(&c);
  *
- * The program links what runs the op: host cores (op_ways.c) or a GPU (tests/device/device_cuda/op_ways.c). Each has
- * several WAYS, which must give the same bits: levels and numbers of threads, or places in memory. op_case_run() fails
- * the test if two differ, or if anything but the op's outputs changes. Inputs stay unchanged, so that a reference in
- * double can be computed from them as stored.
+ * The program links the file that runs the op, on host cores (op_ways.c) or on a GPU
+ * (tests/device/device_cuda/op_ways.c). Each of these files has several WAYS, which must give equal bits: levels and
+ * numbers of threads, or places in memory. op_case_run() fails the test if two ways differ, or if anything except the
+ * op's outputs changes. Inputs stay unchanged, so that a reference in double can be computed from them as stored.
  */
 #ifndef AH_TESTS_DEVICE_DEVICE_MATH_OP_CASE_H
 #define AH_TESTS_DEVICE_DEVICE_MATH_OP_CASE_H
@@ -23,14 +23,15 @@
 struct op_case {
     struct ah_op op;
     struct ah_operand operands[AH_OP_ARGS];
-    uint64_t width[AH_OP_ARGS]; /* elements of a row as laid out; for a dense operand, all elements */
+    uint64_t width[AH_OP_ARGS]; /* elements of a row as laid out, or all elements of a dense operand */
     uint64_t bytes;
-    unsigned char *memory;  /* input of the op */
+    unsigned char *memory;  /* memory before the op, with its inputs */
     unsigned char *results; /* memory after the op */
     uint64_t *random;       /* borrowed */
 };
 
-/* Return a number below `limit`, and a size from 1 to `limit` that is often small or a multiple of 8. */
+/* op_case_below() returns a number below `limit`, op_case_size() one in 1 to `limit`, often small or a multiple of
+ * 8. */
 uint64_t op_case_below(uint64_t *random, uint64_t limit);
 uint64_t op_case_size(uint64_t *random, uint64_t limit);
 struct ah_ref op_case_ref(uint64_t *random, uint64_t width); /* a matrix: any type, maybe with gaps between
@@ -38,17 +39,17 @@ struct ah_ref op_case_ref(uint64_t *random, uint64_t width); /* a matrix: any ty
 struct ah_ref op_case_dense(uint64_t *random);               /* any type */
 struct ah_ref op_case_fp32(void);                            /* fp32 or words */
 
-/* Gives every operand a place, in half of the cases a multiple of 64 bytes, and fills all memory with random bytes.
+/* Gives every operand a place, in half of the cases at a multiple of 64 bytes, and fills all memory with random bytes.
  * ah_op_operands() must accept the op. */
 void op_case_init(struct op_case *ret_case, const struct ah_op *op, uint64_t *random);
 void op_case_release(struct op_case *c);
 
-/* Fill operand `arg`: uniform in [low, high), rounded to its type; with words below `limit`; with bytes 0 or 1. */
+/* Fill operand `arg` with uniform numbers in [low, high), rounded to its type; words below `limit`; or bytes 0 or 1. */
 void op_case_fill(struct op_case *c, size_t arg, double low, double high);
 void op_case_fill_words(struct op_case *c, size_t arg, uint64_t limit);
 void op_case_fill_bytes(struct op_case *c, size_t arg);
 
-/* Elements before and after the run. Set `width` for operands with dense rows; without it, the operand is one row. */
+/* Return elements from before and after the run. Set `width` for operands with dense rows, or they are one row. */
 double op_case_input(const struct op_case *c, size_t arg, uint64_t row, uint64_t column);
 double op_case_result(const struct op_case *c, size_t arg, uint64_t row, uint64_t column);
 uint32_t op_case_word(const struct op_case *c, size_t arg, uint64_t i);
@@ -56,14 +57,14 @@ void op_case_set(struct op_case *c, size_t arg, uint64_t row, uint64_t column, d
 
 void op_case_run(struct op_case *c);
 
-/* Runs in one way only, for ops whose ways may differ in bits; the results are those of this way. */
+/* Runs the op in one way only, because ways of some ops may differ in bits. The results are those of this way. */
 void op_case_run_one(struct op_case *c, unsigned way);
 
 /* Return the number of ways; run the op in one way on a copy of c->memory, which `ret_memory` receives. */
 unsigned op_case_ways(void);
 void op_case_run_way(const struct op_case *c, unsigned way, unsigned char *ret_memory);
 
-/* Checks that the result is `expected` within `tolerance`, plus half a unit of the last place for bf16. */
+/* Checks that the result is within `tolerance` of `expected`, plus half a unit of the last place for bf16. */
 void op_case_check(const struct op_case *c, size_t arg, uint64_t row, uint64_t column, double expected,
                    double tolerance);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Activations against their definitions in double, whose gradients are checked by central differences.
+ * Compares activations with their definitions in double. Central differences check the gradients of these definitions.
  */
 #include "tests/device/device_math/op_case.h"
 
@@ -9,8 +9,7 @@
 
 enum { ROUNDS = 300, WIDTH = 300, WIDE = 5000, MANY = 66000 };
 
-/* Error limits, relative to the result: the special function unit of GPUs has powers of two within 2^-22, reciprocals
- * within 2^-23. */
+/* The relative error limit. GPUs' special function units have powers of two within 2^-22, reciprocals within 2^-23. */
 static const double NEAR = 8e-7;
 
 struct element {
@@ -62,7 +61,7 @@ TEST(activation, reference_has_the_gradients_of_differences)
     }
 }
 
-/* A case of random size; `many`: more rows than a GPU's grid is high. */
+/* Returns a case of random size. If `many`, it has more rows than a GPU's grid is high. */
 static struct ah_op random_activation(uint64_t *random, enum ah_op_kind kind, bool many)
 {
     struct ah_op op = {.kind = kind};
@@ -137,7 +136,7 @@ TEST(activation, backward)
     }
 }
 
-/* A dx that replaces dy has the values of a dx stored elsewhere. */
+/* If dx replaces dy, its values are those of a dx stored elsewhere. */
 TEST(activation, dx_may_be_dy)
 {
     uint64_t random = check_seed(44);

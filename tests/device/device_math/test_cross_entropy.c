@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cross-entropy against its definition in double, whose own gradient is checked by central differences.
+ * Compares cross-entropy with its definition in double. Central differences check the gradient of the definition.
  */
 #include "base/bf16.h"
 #include "tests/device/device_math/op_case.h"
@@ -51,7 +51,7 @@ TEST(cross_entropy, reference_has_the_gradients_of_differences)
     }
 }
 
-/* For logits far below the largest, rounding of the difference adds to the error. */
+/* Checks one row. For logits far below the largest, rounding of the difference adds to the error. */
 static void check_row(const struct op_case *c, uint64_t r, bool masked)
 {
     static struct row row;
@@ -106,7 +106,7 @@ TEST(cross_entropy, loss_and_gradient)
     run_round(&random, 2, VOCABULARY, 8);
 }
 
-/* Copies the rows of `within` to `beside`, whose gradient has an operand of its own. */
+/* Copies the rows of `within` to `beside`. The gradient of `beside` is a separate operand. */
 static void copy_inputs(struct op_case *beside, const struct op_case *within)
 {
     const struct ah_op_cross_entropy *sizes = &within->op.u.cross_entropy;
@@ -119,7 +119,7 @@ static void copy_inputs(struct op_case *beside, const struct op_case *within)
             op_case_set(beside, 1, r, i, op_case_input(within, 1, r, i));
 }
 
-/* A gradient stored in an operand of its own has the bits of a gradient that replaces the logits, rounded once. */
+/* Checks that a gradient in a separate operand has the bits of a gradient that replaces the logits, rounded once. */
 static void check_beside(uint64_t *random, uint64_t rows, uint64_t vocabulary)
 {
     struct op_case within, beside;
@@ -157,7 +157,7 @@ TEST(cross_entropy, a_gradient_beside_the_logits_has_the_same_bits)
     uint64_t random = check_seed(65);
     for (int round = 0; round < (int)check_scaled(40); round++)
         check_beside(&random, op_case_size(&random, 9), op_case_size(&random, round % 10 ? 300 : 9000));
-    check_beside(&random, 1, 70000); /* more than a GPU's block holds */
+    check_beside(&random, 1, 70000); /* more than fits a block of a GPU */
 }
 
 /* The loss is 0 if the target's logit is far above the others, and NaN if any logit is NaN. */
@@ -179,7 +179,7 @@ TEST(cross_entropy, edges)
         op_case_set(&c, 1, 1, i, i == 1 ? 1000 : -1000);
         op_case_set(&c, 1, 2, i, i == 17 ? (double)NAN : 1);
     }
-    c.op.u.cross_entropy.rows = 2; /* without the NaN row: its bits may differ */
+    c.op.u.cross_entropy.rows = 2; /* leaves out the row with NaN, whose bits may differ */
     op_case_run(&c);
     op_case_check(&c, 0, 0, 0, 0, 0);
     op_case_check(&c, 0, 0, 1, 2000, 0);
@@ -192,7 +192,7 @@ TEST(cross_entropy, edges)
     op_case_release(&c);
 }
 
-/* Impossible tokens, even whole blocks of them, change nothing. */
+/* Impossible tokens change nothing, even if whole blocks of tokens are impossible. */
 TEST(cross_entropy, logits_of_minus_infinity)
 {
     enum { N = 5000, POSSIBLE = 4100 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Embeddings against straight loops in double: rows by token and position, and their sums in backward.
+ * Compares embeddings with straight loops in double: rows by token and position, and in backward the sums of rows.
  */
 #include "tests/device/device_math/op_case.h"
 
@@ -9,7 +9,7 @@
 
 enum { ROUNDS = 600 };
 
-/* Returns sizes that give long runs of one token, several strips of columns, several pieces. */
+/* Returns sizes with long runs of one token, several strips of columns, and several pieces. */
 static struct ah_op_embed random_embed(uint64_t *random, bool positions)
 {
     struct ah_op_embed embed = {.rows = op_case_size(random, op_case_below(random, 10) ? 60 : 1500),
@@ -29,7 +29,7 @@ static uint64_t position_of(const struct op_case *c, uint64_t row)
     return c->op.u.embed.seq ? row % c->op.u.embed.seq : op_case_word(c, 4, row);
 }
 
-/* Positions come from operand 4 or from `seq`, if there is a position table. */
+/* If there is a position table, takes positions from operand 4 or from `seq`. */
 static void add_positions(struct ah_op *op, uint64_t *random)
 {
     if (!op->u.embed.positions)
@@ -91,8 +91,8 @@ TEST(embed, gather)
     }
 }
 
-/* Checks that each row of operand `table` gained the sum of its rows of dy. Rows without rows of dy, and the padding
- * token's row, are unchanged bit for bit. */
+/* Checks that each row of operand `table` gained the sum of its rows of dy. If a row has no rows of dy, or is the
+ * padding token's, it is unchanged bit for bit. */
 static void check_table(const struct op_case *c, size_t table, uint64_t rows)
 {
     const struct ah_op_embed *embed = &c->op.u.embed;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Norms against straight loops in double, whose own gradients are checked by central differences.
+ * Compares norms with straight loops in double. Central differences check the gradients of these loops.
  */
 #include "tests/device/device_math/op_case.h"
 
@@ -79,7 +79,8 @@ TEST(norm, reference_has_the_gradients_of_differences)
     }
 }
 
-/* Returns vectors that several warps or a whole block of a GPU share. Above 8192 elements they exceed its registers. */
+/* Returns sizes of vectors that are each computed by several warps or a whole block of a GPU. With more than 8192
+ * elements, a vector does not fit the block's registers. */
 static struct ah_op_norm wide_norm(uint64_t *random, int round)
 {
     static const uint64_t widths[] = {8200, 1032, 4096, 1000, 2048, 5000, 8192, 20000, 33000};
@@ -90,7 +91,7 @@ static struct ah_op_norm wide_norm(uint64_t *random, int round)
                                .epsilon = 1e-5f};
 }
 
-/* Returns the sizes of a random norm; every tenth round is wide. */
+/* Returns the sizes of a random norm. Every tenth round is wide. */
 static struct ah_op_norm random_norm(uint64_t *random, int round)
 {
     if (round % 10 == 0)
@@ -108,7 +109,7 @@ static uint64_t heads_of(const struct op_case *c)
     return c->op.u.norm.heads ? c->op.u.norm.heads : 1;
 }
 
-/* Reads x of head `head` of `row`, gain and bias from their operands (bias: AH_OP_ARGS for none). */
+/* Reads x of head `head` of `row`, and gain and bias, from their operands. A `bias` of AH_OP_ARGS means none. */
 static void read_vector(const struct op_case *c, struct vector *v, uint64_t row, uint64_t head, size_t x,
                         size_t gain, size_t bias)
 {
@@ -161,7 +162,7 @@ TEST(norm, forward)
     }
 }
 
-/* Sets the statistics that forward would have written. */
+/* Sets the statistics as the forward op would have written them. */
 static void set_stats(struct op_case *c)
 {
     static struct vector v;

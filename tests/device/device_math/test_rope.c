@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rope against rotations in double: elements half a head apart rotate together by the angle of the row's position; the
- * inverse rotates them back.
+ * Compares rope with rotations in double. Elements half a head apart rotate together, by the angle of the row's
+ * position. The inverse rotates them back.
  */
 #include "tests/device/device_math/op_case.h"
 
@@ -62,7 +62,7 @@ TEST(rope, turns_every_head)
     }
 }
 
-/* With cosine and sine of real angles, forward and inverse give x again, and lengths do not change. */
+/* If cosine and sine are those of real angles, the inverse of forward gives x, and lengths do not change. */
 TEST(rope, inverse_turns_back)
 {
     enum { ROWS = 7, HEADS = 2, DIM = 36 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocks measured on the CPU device: the document has every group, config and thread count, and its reader accepts it.
- * The times themselves are not checked.
+ * Tests measuring blocks on the CPU device. The document has every group, config and thread count, and the reader of
+ * documents accepts it. The times themselves are not checked.
  */
 #include "profiler/measure_internal.h"
 #include "runtime/schedule/program.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A whole profile through the CUDA plugin, on its double: every part has numbers, algorithms are chosen for the model's
- * products, and readers accept the document. The numbers themselves are not checked.
+ * Tests a whole profile through the CUDA plugin, on the double of CUDA. Every part has numbers, algorithms are chosen
+ * for the model's products, and readers accept the document. The numbers themselves are not checked.
  */
 #include "profiler/measure_internal.h"
 #include "runtime/device/device_plugin.h"
@@ -75,7 +75,7 @@ static void check_parts(const struct ah_machine *machine)
     assert_true(machine->device.reserve_bytes > 32 * MIB);
 }
 
-/* Every product of the job has an algorithm from the library. */
+/* Checks that every product of the job has an algorithm of the library. */
 static void check_algorithms(const struct ah_machine *machine, struct test_job *job)
 {
     struct ah_algorithm *products = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CPU device, slowed: a profile under `emulate` shows the target's ratios within 1 %, on a clock that advances with
+ * Tests the slowed CPU device. A profile under `emulate` shows the target's ratios within 1 %. The clock advances with
  * sleeps and work, but not while a thread waits for a processor.
  */
 #include "profiler/measure_internal.h"
@@ -58,7 +58,7 @@ static void expect_ratios(const struct ah_machine *target)
     ah_document_release(&document);
 }
 
-/* Returns this machine's compute rate in fp32, so that a target's lanes can be slow in comparison. */
+/* Returns this machine's compute rate in fp32. A target's lanes can then be slow in comparison. */
 static double compute_rate(void)
 {
     struct ah_error err;

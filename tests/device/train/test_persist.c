@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A trainer's checkpoint, loaded by another trainer under another plan: the resumed run gives the same bits.
+ * Tests loading a trainer's checkpoint in another trainer with another plan. The resumed run gives equal bits.
  */
 #include "runtime/train/persist.h"
 
@@ -44,7 +44,7 @@ static void load(struct golden *g, struct ah_trainer *trainer, const char *path)
     assert_int_equal(position.step, ah_trainer_facts(trainer).steps);
 }
 
-/* Stops the run after 9 steps, and resumes it with another trainer and plan. */
+/* Stops the run after 9 steps and resumes it with another trainer and plan. */
 static void train_in_two(struct golden *g, const char *path, uint64_t *seed)
 {
     struct ah_error err = {0};

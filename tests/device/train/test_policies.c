@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans from the planner, written as documents, read back and run: every policy, with budgets from all memory down to a
- * third of what resident takes. The CPU device runs plans made for any machine, with the same bits.
+ * Tests plans of the planner, written as documents, read back and run. They have every policy, with budgets from all
+ * memory down to a third of what `resident` takes. The CPU device runs plans made for any machine and gives equal bits.
  */
 #include "tests/golden/train/policies.h"
 #include "tests/support/documents.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tally of real runs: its sums agree with what the trainer reports for its lanes, and the waits of compute lie
- * between its ops.
+ * Tests the tally of real runs. Its sums agree with the trainer's reports on lanes, and compute waits between its ops.
  */
 #include "base/threads.h"
 #include "runtime/train/tally.h"
@@ -46,7 +45,7 @@ static double lane_us(const struct ah_runlog_end *end, enum ah_plan_lane lane)
     return us;
 }
 
-/* In a run of one step, its parts add up to the busy time of each lane. */
+/* Checks that the parts of a run of one step add up to the busy time of each lane. */
 static void check_one_step(struct ah_trainer *trainer)
 {
     struct heard heard = {0};
@@ -67,7 +66,7 @@ static void check_one_step(struct ah_trainer *trainer)
     ah_tally_free(heard.tally);
 }
 
-/* When steps overlap, every kind of op in the plan appears. Returns how long compute waited. */
+/* Checks overlapping steps: every kind of op in the plan appears. Returns the time that compute waited. */
 static double check_steps(struct ah_trainer *trainer)
 {
     const struct ah_plan *plan = golden.options.plan;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the trainer on the CPU device promises besides its numbers.
+ * Tests what the trainer on the CPU device guarantees besides its numbers.
  */
 #include "base/threads.h"
 #include "runtime/schedule/graph.h"
@@ -20,7 +20,7 @@ static void expect_equal(const struct golden_result *a, const struct golden_resu
     assert_memory_equal(a->weights, b->weights, a->n_values * sizeof *a->weights);
 }
 
-/* Arenas are as large as planned and are not touched beyond that; the device arena is touched to its end. */
+/* Arenas are as large as planned, and no memory beyond them is touched. The device arena is touched up to its end. */
 TEST(trainer, touches_what_the_plan_gives)
 {
     uint64_t seed = check_seed(3);
@@ -43,7 +43,7 @@ TEST(trainer, touches_what_the_plan_gives)
     }
 }
 
-/* The loss is the same under every plan, and evaluation leaves the weights alone. */
+/* The loss is equal under every plan, and evaluation changes no weights. */
 TEST(trainer, evaluates_between_steps)
 {
     static const char *const names[] = {"gpt2", "llama-masked", "mistral-documents", "qwen3"};
@@ -103,7 +103,7 @@ TEST(trainer, stops_when_told_and_goes_on)
     golden_close(&golden);
 }
 
-/* Copies weights and moments to another trainer, whose plan differs, and continues the run there. */
+/* Copies weights and moments to another trainer, which has another plan and continues the run. */
 static void copy_vectors(struct golden *g, struct ah_trainer *from, struct ah_trainer *to)
 {
     static float values[GOLDEN_VALUES_MAX];
@@ -157,7 +157,7 @@ TEST(trainer, goes_on_under_another_plan)
     }
 }
 
-/* Slow lanes and more threads change what waits for what, not the bits. */
+/* Slow lanes and more threads change which op waits, but not the bits. */
 TEST(trainer, is_exact_with_slow_lanes)
 {
     uint64_t seed = check_seed(17);
@@ -180,7 +180,7 @@ TEST(trainer, is_exact_with_slow_lanes)
     golden_close(&golden);
 }
 
-/* Every lane has worked, and links moved the plan's bytes plus the trainer's own numbers. */
+/* Every lane has worked. The links moved the plan's bytes and the trainer's own numbers. */
 TEST(trainer, records_lanes)
 {
     uint64_t planned[2] = {0};
@@ -206,11 +206,11 @@ TEST(trainer, records_lanes)
     golden_close(&golden);
 }
 
-/* Holds up the last gradients of each round of the plan until the round's norm has begun. */
+/* Delays the last gradients of each round of the plan until the norm of the round has begun. */
 struct overtaking {
     const struct ah_graph *graph;
     const struct ah_plan *plan;
-    uint64_t sends, sent; /* gradient items in a round; those sent so far */
+    uint64_t sends, sent; /* gradient items in a round, and how many of them were sent */
     atomic_uint_fast64_t norms;
     bool late;
 };
@@ -236,7 +236,7 @@ static void hold_gradients(void *context, const struct hooked_op *op)
     overtaking->late = naps == NAPS_MOST;
 }
 
-/* Squares go down before the last gradients, so that the norm does not wait for these gradients. */
+/* Squares are copied down before the last gradients, so the norm does not wait for these gradients. */
 TEST(trainer, sums_overtake_gradients)
 {
     struct ah_arena arena = {0};

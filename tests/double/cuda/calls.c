@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What every call does first and last: counting, faults, the broken device, the last error.
+ * What every call does first and last, with counts, faults, the broken device and the last error.
  *
- * 1. An error that breaks a device on hardware (`sticky`) breaks it here, whichever call returns it.
- * 2. cudaGetLastError() is per thread, and cannot clear an error that broke the device.
+ * 1. An error that breaks a device on hardware (`sticky`) breaks it here, no matter which call returns it. 2.
+ * cudaGetLastError() is per thread, and cannot clear an error that broke the device.
  */
 #include "tests/double/cuda/double_internal.h"
 
@@ -27,10 +27,10 @@ static struct {
 
 static cudaError_t broken; /* read without the lock */
 
-static bool goes_on;               /* nothing hangs any more; under the lock */
+static bool goes_on;               /* if true, nothing hangs any more; under the lock */
 static unsigned hanging;           /* under the lock */
-static __thread uint64_t nth_call; /* the thread's last call, counted by its name */
-static __thread bool hangs_next;   /* the work of that call hangs */
+static __thread uint64_t nth_call; /* number of the thread's last call, among calls of its name */
+static __thread bool hangs_next;   /* true: the work of that call hangs */
 
 static __thread cudaError_t last_error;
 
@@ -50,7 +50,7 @@ static bool sticky(cudaError_t code)
     return false;
 }
 
-/* Under the lock: counts the call, and returns its number among those of that name. */
+/* Counts the call, and returns its number among calls of its name. Call with the lock held. */
 static uint64_t count_call(const char *call)
 {
     unsigned i = 0;
@@ -67,7 +67,7 @@ static uint64_t count_call(const char *call)
     return nth_call = ++calls.counts[i];
 }
 
-/* Under the lock. */
+/* Breaks the device. Call with the lock held. */
 static void lose(cudaError_t code, const char *why)
 {
     if (double_lost())
@@ -96,7 +96,7 @@ static cudaError_t enter(const char *call)
     return rc;
 }
 
-/* True if the call enqueues work: then the work hangs in its stream, and the caller continues. */
+/* True if the call enqueues work. If such a call must hang, its work hangs in the stream, and the caller continues. */
 static bool enqueues(const char *call)
 {
     static const char *const names[] = {"cudaMemcpyAsync",     "cudaMemsetAsync",     "cudaLaunchKernel",

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies and fills. Both ends are checked when the call is made, and again when the copy runs, which notices memory
- * that was freed in between.
+ * Copies and fills. Both ends are checked by the call, and once more when the copy runs, to notice freed memory.
  */
 #include "tests/double/cuda/double_internal.h"
 
@@ -14,10 +13,10 @@ struct copy {
     size_t bytes;
     int value;
     enum cudaMemcpyKind kind;
-    bool pageable; /* a host end may be any memory, and the caller waits */
+    bool pageable; /* if true, a host end may be any memory, and the caller waits */
 };
 
-/* Returns NULL, or what is wrong with one end of a copy. */
+/* Returns what is wrong with one end of a copy, or NULL. */
 static const char *wrong_end(const void *place, size_t bytes, bool on_device, bool pageable)
 {
     enum double_place found = double_place_of(place, bytes);

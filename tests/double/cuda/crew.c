@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A thread that has a launch publishes it and runs its blocks; crew members that are free in time help. The launch ends
- * when no block is left and all helpers have finished. The first failure becomes the launch's result.
+ * A thread with a launch publishes it and runs its blocks. Members of the crew help if they are free in time. The
+ * launch ends when no block is left and all helpers have finished. The first failure becomes the launch's result.
  */
 #include "tests/double/cuda/crew.h"
 
 #include <pthread.h>
 #include <string.h>
 
-enum { SHARED_THREADS = 2048 }; /* a smaller launch ends before anyone wakes up */
+enum { SHARED_THREADS = 2048 }; /* a smaller launch would end before a member wakes up */
 
 static struct {
-    pthread_mutex_t busy; /* held by the thread that the crew works for */
+    pthread_mutex_t busy; /* held by the thread for which the crew works */
     pthread_mutex_t lock; /* guards the rest */
     pthread_cond_t changed;
     unsigned members;
-    const struct emulator_launch *launch; /* NULL: nothing to help with */
+    const struct emulator_launch *launch; /* NULL: there is nothing to help with */
     uint64_t number;
     unsigned helping;
     enum emulator_result result;
@@ -24,7 +24,7 @@ static struct {
           .lock = PTHREAD_MUTEX_INITIALIZER,
           .changed = PTHREAD_COND_INITIALIZER};
 
-/* Under the lock, which is released while it works. */
+/* Runs blocks of the launch. Call with the lock held; it is released while a block runs. */
 static void work(const struct emulator_launch *launch)
 {
     char report[EMULATOR_REPORT_MAX] = "";
@@ -54,7 +54,7 @@ static void *member(void *argument)
     return argument;
 }
 
-/* Under the lock. */
+/* Starts threads until the crew has `wanted`. Call with the lock held. */
 static void hire(unsigned wanted)
 {
     pthread_t thread;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Crew: threads that share the blocks of a launch with its stream's thread. There is one crew. While it works for one
- * stream, launches of other streams run on those streams' threads alone, and so do launches too small to share. Blocks
- * of a kernel thus really run at the same time, which the thread sanitizer watches.
+ * Crew: threads that share the blocks of a launch with its stream's thread. There is one crew. While the crew works for
+ * one stream, other streams run their launches alone. Launches too small to share also run on the stream's thread
+ * alone. Blocks of a kernel thus really run at the same time, and the thread sanitizer watches them.
  */
 #ifndef AH_TESTS_DOUBLE_CUDA_CREW_H
 #define AH_TESTS_DOUBLE_CUDA_CREW_H
@@ -11,7 +11,7 @@
 
 enum { CREW_MAX = 7 };
 
-/* emulator_run() on up to `threads` threads, the caller among them. */
+/* Does what emulator_run() does, on up to `threads` threads including the caller. */
 enum emulator_result crew_run(const struct emulator_launch *launch, unsigned threads, char *ret_report);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Devices' descriptions of themselves, versions, names of errors.
+ * The devices' properties, versions, and names of errors.
  */
 #include "tests/double/cuda/double_internal.h"
 #include "tests/double/cuda/emulator.h"

@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Double of the CUDA runtime, and of the few driver calls that the plugin makes: it stands in for GPUs that this
- * machine lacks. Kernels run on the emulator (emulator.h).
+ * Double of the CUDA runtime, and of the few driver calls that the plugin makes, for machines without a GPU. Kernels
+ * run on the emulator (emulator.h).
  *
- * It guarantees the order that CUDA guarantees, and no more. A stream is a thread that runs what was enqueued, and
- * streams run at the same time. Copies can be slowed, so that a reader that does not wait sees old data. Device memory
- * is heap memory, counted against the device's size and full of NaN at first; the address sanitizer guards its ends. A
- * kernel that fails, or a call that a test makes fail with such a code, breaks the device as on hardware: every later
- * call returns that code.
+ * The double orders work exactly as far as CUDA guarantees. A stream is a thread that runs what was enqueued, and
+ * streams run at the same time. Copies can be slowed, so a reader sees old data if it does not wait. Device memory is
+ * heap memory, counted against the device's size and NaN at first; the address sanitizer guards its ends. If a kernel
+ * fails, or a test makes a call fail with such a code, the device is broken: every later call returns that code.
  *
- * MISUSE that hardware punishes late, seldom or by being slow is refused here, with a sentence on stderr: copies whose
- * ends are not what their kind says, not inside one allocation, freed or not pinned; invalid events and streams;
- * waiting for an event that was never recorded; launches beyond the hardware's limits; streams that wait for the
- * default stream. While a stream waits for a value from the host, misuse includes the first launch of a kernel, which
- * loads its code and may wait for all streams, and calls that take or free memory.
+ * MISUSE that hardware punishes late, seldom or by being slow is refused here, with a sentence on stderr. It includes
+ * copies with an end that contradicts their kind, is not inside one allocation, was freed or is not pinned. It includes
+ * invalid events and streams, waits for an event that was never recorded, launches beyond the hardware's limits, and
+ * streams that wait for the default stream. While a stream waits for a value from the host, misuse also includes calls
+ * that take or free memory, and the first launch of a kernel, since loading its code may wait for all streams.
  *
- * Tests linked with it set it up with the functions below. Programs that load the plugin take settings from the
- * environment:
+ * Linked tests call the functions below. Programs that load the plugin take settings from the environment:
  *
  *     AUTOHETE_CUDA_DOUBLE=memory=1GiB,copy_delay_us=50,fail=cudaMalloc:3:2 autohete run ...
  *
@@ -74,18 +72,18 @@ struct cuda_double_device {
 
 struct cuda_double_fault {
     char call[CUDA_DOUBLE_NAME_MAX];
-    uint64_t nth; /* number of the failing call, from 1; 0: none */
+    uint64_t nth; /* number of the failing call, counted from 1; 0: none */
     cudaError_t code;
 };
 
 struct cuda_double {
-    cudaError_t count_error; /* keeps the driver from working: every call returns it */
+    cudaError_t count_error; /* if set, every call returns it, as if the driver did not work */
     int driver_version;      /* 0: no driver */
     int n;
     struct cuda_double_device devices[CUDA_DOUBLE_DEVICES];
     unsigned copy_delay_us;
     unsigned kernel_delay_us;
-    size_t kernel_bytes; /* device memory for a kernel's code, from its first launch there */
+    size_t kernel_bytes; /* device memory for a kernel's code, from its first launch on that device */
     size_t page_bytes;   /* device memory for each MiB of locked host memory */
     unsigned threads;
     uint64_t order;
@@ -95,7 +93,7 @@ struct cuda_double {
     struct cuda_double_fault hangs[CUDA_DOUBLE_FAULTS]; /* their codes are not used */
     unsigned channel;                                   /* pieces of work that a stream holds; 0: no limit */
     char missing[CUDA_DOUBLE_FAULTS][CUDA_DOUBLE_NAME_MAX];
-    char profiler[CUDA_DOUBLE_NAME_MAX]; /* a profiler that uses CUPTI already; "": none */
+    char profiler[CUDA_DOUBLE_NAME_MAX]; /* another profiler that uses CUPTI already; "": none */
     unsigned cupti_version;              /* 0: its headers' version */
     unsigned cublaslt_version;           /* 0: its headers' version */
     unsigned plain;                      /* 1: cuBLASLt has no epilogues */
@@ -104,31 +102,30 @@ struct cuda_double {
     unsigned cupti_buffer_bytes;         /* bytes that CUPTI uses of a buffer; 0: all */
 };
 
-/* One device of 1 GiB and 4 processors, changed by the environment. */
+/* Returns one device of 1 GiB and 4 processors, changed by the environment. */
 struct cuda_double cuda_double_default(void);
 
-/* Replaces the settings. Counts of calls restart at 0, the calling thread's device is 0, no kernel's code is loaded,
- * and nothing has failed. */
+/* Replaces the settings. Call counts restart at 0, the thread's device is 0, no code is loaded, no call has failed. */
 void cuda_double_set(const struct cuda_double *settings);
 
-/* Adds a fault to the settings; counting continues. */
+/* Adds a fault to the settings. The counts of calls continue. */
 void cuda_double_fail(const char *call, uint64_t nth, cudaError_t code);
 
-/* Adds a hang to the settings, or sets `channel`; counting continues. */
+/* Adds a hang to the settings, or sets `channel`. The counts of calls continue. */
 void cuda_double_hang(const char *call, uint64_t nth);
 void cuda_double_narrow(unsigned channel);
 
 /* Ends all hangs, and prevents new ones until the next cuda_double_set(). */
 void cuda_double_go_on(void);
 
-/* Returns the number of calls and streams that hang now. */
+/* Returns the number of calls and streams that are hanging. */
 unsigned cuda_double_hanging(void);
 
 /* Return the number of calls of that name so far (`any`: of all), and the i-th name called, NULL after the last. */
 uint64_t cuda_double_calls(const char *call);
 const char *cuda_double_called(unsigned i);
 
-/* Return the number of misuses so far, and the last sentence about a misuse or about the kernel that failed. */
+/* Return the number of misuses so far, and the last sentence about a misuse or a failed kernel. */
 unsigned cuda_double_misuses(void);
 void cuda_double_report(char ret_text[CUDA_DOUBLE_REPORT_MAX]);
 

@@ -11,8 +11,7 @@
  *   launches.c   kernels; crew.h, emulator.h and fiber.h run them
  *   driver.c     the driver's own calls
  *
- * One lock guards all that is shared; `double_changed` is signalled when something that others wait for may have
- * come.
+ * One lock guards everything shared. `double_changed` is signalled when something awaited may have happened.
  */
 #ifndef AH_TESTS_DOUBLE_CUDA_DOUBLE_INTERNAL_H
 #define AH_TESTS_DOUBLE_CUDA_DOUBLE_INTERNAL_H
@@ -25,48 +24,47 @@
 extern pthread_mutex_t double_lock;
 extern pthread_cond_t double_changed;
 
-/* settings.c: a copy of the settings in force; the first call reads the environment. */
+/* settings.c: returns a copy of the settings in force. The first call reads the environment. */
 struct cuda_double double_settings(void);
 void double_add_fault(const char *call, uint64_t nth, cudaError_t code); /* under the lock */
 
-/* calls.c: every call is
+/* calls.c. Every call has this form:
  *
  *     cudaError_t rc = double_enter(__func__);
- *     return double_leave(rc ? rc : what it does);
- */
+ *     return double_leave(rc ? rc : what it does); */
 cudaError_t double_enter(const char *call);
 cudaError_t double_leave(cudaError_t code);
-bool double_hangs(void);       /* true, once, if this thread's last call must hang; then its work hangs */
+bool double_hangs(void);       /* true, once, if the work of this thread's last call must hang */
 void double_hang(void);        /* hangs until cuda_double_go_on() */
 cudaError_t double_lost(void); /* error that broke the device, or cudaSuccess; with or without the lock */
 void double_lose(cudaError_t code, const char *why);
 __attribute__((format(printf, 2, 3))) cudaError_t double_misuse(cudaError_t code, const char *format, ...);
 void double_forget_calls(void);
 
-/* devices.c: the calling thread's device. */
+/* devices.c: returns the calling thread's device. */
 int double_device(void);
 void double_forget_device(void);
 size_t double_shared_bytes(const struct cuda_double_device *device);
 
-/* memory.c: the kind of memory that `bytes` bytes at `place` are in. */
+/* memory.c: the kind of memory at `place`, for `bytes` bytes. */
 enum double_place { PLACE_UNKNOWN, PLACE_DEVICE, PLACE_PINNED, PLACE_FREED, PLACE_PARTLY };
 enum double_place double_place_of(const void *place, size_t bytes);
 const char *double_place_name(enum double_place place);
 size_t double_device_bytes(void);
-bool double_take_code(const struct cuda_double *settings, int device); /* with the lock, like the next */
+bool double_take_code(const struct cuda_double *settings, int device); /* with the lock held, like the next */
 void double_forget_code(void);
 size_t double_pinned_ranges(void);
 
 /* launches.c */
 void double_forget_kernels(void);
 
-/* driver.c: true if a stream waits for a value, or has such a wait queued. double_idle() is for calls in which the
- * driver may wait until the GPU is idle: these are misuse while a stream waits for a value, since the host, which
- * would write it, waits for the driver. */
+/* driver.c. double_awaits_values() is true if a stream waits for a value or has such a wait queued. double_idle() is
+ * for calls in which the driver may wait until the GPU is idle. Such a call is misuse while a stream waits for a value,
+ * since the host should write the value, but waits for the driver. */
 bool double_awaits_values(void);
 cudaError_t double_idle(const char *call);
 
-/* Work as a profiler sees it. `name` lives forever. */
+/* Work as a profiler sees it. `name` is never freed. */
 enum double_activity_kind { ACTIVITY_KERNEL, ACTIVITY_COPY, ACTIVITY_FILL };
 struct double_activity {
     enum double_activity_kind kind;
@@ -75,8 +73,8 @@ struct double_activity {
     enum cudaMemcpyKind way;
 };
 
-/* Functions that are called for each activity: enqueued() on the caller's thread; the others, with the pointer that
- * enqueued() returned, when the activity starts and when it is done. NULL: no tracer. A tracer must live forever. */
+/* The functions called for each activity: enqueued() on the caller's thread, the others when the activity starts and is
+ * done, with the pointer returned by enqueued(). NULL: no tracer. A tracer is never freed. */
 struct double_tracer {
     void *(*enqueued)(const struct double_activity *activity, uint32_t stream);
     void (*starts)(void *traced);
@@ -84,14 +82,14 @@ struct double_tracer {
 };
 void double_trace(const struct double_tracer *tracer);
 
-/* streams.c. `run` does the work on the stream's thread. If it does not return cudaSuccess, that breaks the device, and
- * `report`, of CUDA_DOUBLE_REPORT_MAX bytes, says why. The payload is copied, to an address aligned to 64. */
+/* streams.c. `run` does the work on the stream's thread. If it returns an error, the device is broken, and `report`, of
+ * CUDA_DOUBLE_REPORT_MAX bytes, says why. The payload is copied to an address aligned to 64. */
 typedef cudaError_t double_run_fn(void *payload, char *report);
 struct double_work {
     double_run_fn *run;
     const void *payload;
     size_t payload_bytes;
-    const struct double_activity *activity; /* NULL: invisible to profilers */
+    const struct double_activity *activity; /* NULL: profilers do not see it */
 };
 /* Reports misuse if the stream belongs to a different device than `what`. */
 cudaError_t double_check_device(cudaStream_t stream, int device, const char *what);

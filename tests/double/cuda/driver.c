@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The driver's own calls, which the runtime hands out by name.
+ * The driver's own calls. The runtime finds them by name.
  */
 #include "tests/double/cuda/double_internal.h"
 
@@ -11,7 +11,7 @@
 
 enum { POLLS_BEFORE_SLEEP = 100, POLL_US = 20 };
 
-static unsigned waits_enqueued; /* waits of all streams that are not met yet */
+static unsigned waits_enqueued; /* number of waits, in all streams, that are not yet met */
 
 bool double_awaits_values(void)
 {

@@ -33,13 +33,13 @@ struct thread {
     struct emulator_thread self; /* first: emulator_self points to it */
     struct fiber *fiber;
     enum place place;
-    unsigned mask; /* valid while it waits with its warp, like the next two */
+    unsigned mask; /* like the next two, valid while it waits with its warp */
     emulator_act_fn *act;
     void *mine;
 };
 
 struct warp {
-    unsigned alive; /* lanes that have not returned, begun or not */
+    unsigned alive; /* lanes that have not returned, whether or not they have begun */
     unsigned waiting;
 };
 
@@ -47,7 +47,7 @@ struct worker {
     struct fiber home; /* the stack of emulator_run() */
     struct fiber fibers[EMULATOR_THREADS_MAX];
     unsigned opened;
-    struct fiber *idle[EMULATOR_THREADS_MAX]; /* open fibers without a thread */
+    struct fiber *idle[EMULATOR_THREADS_MAX]; /* open fibers that run no thread */
     unsigned n_idle;
     unsigned char *shared;
     unsigned char *fixed; /* static shared memory; NULL: none */
@@ -57,7 +57,7 @@ struct worker {
     struct emulator_block block;
     struct thread threads[EMULATOR_THREADS_MAX];
     struct warp warps[WARPS_MAX];
-    unsigned n; /* threads of the block */
+    unsigned n; /* number of threads of the block */
     unsigned begun;
     unsigned alive;
     struct thread *ready[EMULATOR_THREADS_MAX]; /* a ring */
@@ -65,7 +65,7 @@ struct worker {
     unsigned n_ready;
     struct thread *at_barrier[EMULATOR_THREADS_MAX];
     unsigned n_at_barrier;
-    unsigned yes; /* votes at the barrier that is filling */
+    unsigned yes; /* votes at the barrier that threads are reaching */
     struct emulator_votes votes;
     uint64_t random;
 
@@ -118,14 +118,14 @@ static struct fiber *idle_fiber(struct worker *w)
     return fiber;
 }
 
-/* Leaves the block for good: threads that still wait in it never continue. */
+/* Leaves the block for good. Threads still waiting in it never continue. */
 static void give_up(struct worker *w, struct fiber *self, enum emulator_result result)
 {
     w->result = result;
     fiber_switch(self, &w->home);
 }
 
-/* Lets other fibers run; returns when one of them switches back to `self`. */
+/* Runs other fibers until one of them switches back to `self`. */
 static void leave(struct worker *w, struct fiber *self)
 {
     if (w->n_ready) {
@@ -150,7 +150,7 @@ static void wait_here(struct worker *w, struct thread *thread, enum place place)
     leave(w, thread->fiber);
 }
 
-/* Opens the barrier if all alive threads are there: then all but `caller` are ready. Returns whether it opened. */
+/* Opens the barrier if all alive threads are at it, and makes all but `caller` ready. Returns true if it opened. */
 static bool open_barrier(struct worker *w, const struct thread *caller)
 {
     if (!w->n_at_barrier || w->n_at_barrier < w->alive)
@@ -175,8 +175,8 @@ struct emulator_votes emulator_barrier(bool vote)
     return w->votes;
 }
 
-/* Acts if all lanes that `thread` waits for are there, with the same mask and act: then all but `caller` are ready.
- * Returns whether they acted. */
+/* Acts if all lanes awaited by `thread` are there with its mask and act, and makes all but `caller` ready. Returns true
+ * if they acted. */
 static bool try_act(struct worker *w, struct thread *thread, const struct thread *caller)
 {
     struct warp *warp = &w->warps[thread->self.number / EMULATOR_WARP];
@@ -223,7 +223,7 @@ void emulator_trap(const char *why)
     __builtin_trap();
 }
 
-/* Other threads may have waited for this thread to return. */
+/* Ends a thread. Other threads may have waited for its return. */
 static void thread_returned(struct worker *w, struct thread *thread)
 {
     unsigned first = thread->self.number / EMULATOR_WARP * EMULATOR_WARP;
@@ -306,8 +306,8 @@ static void begin_launch(struct worker *w, const struct emulator_launch *launch)
     find_fixed(w);
 }
 
-/* Uses an instruction that sanitizers do not see: blocks begin often, and static shared memory covers the variables of
- * all kernels. */
+/* Poisons memory with an instruction that sanitizers do not see. They would be slow, because blocks begin often and
+ * static shared memory has the variables of all kernels. */
 static void poison(unsigned char *place, size_t bytes)
 {
     __asm__ volatile("rep stosb" : "+D"(place), "+c"(bytes) : "a"(EMULATOR_POISON) : "memory");
@@ -344,7 +344,7 @@ static enum emulator_result run_block(struct worker *w, uint3 index)
     return w->result;
 }
 
-/* Counts the threads that wait at `place`, and names the first. */
+/* Lists the threads that wait at `place`: their number and the first of them. */
 static size_t report_waiting(const struct worker *w, enum place place, char *text, size_t max)
 {
     static const char *const what[] = {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 1. A fiber that does not run has its callee-saved registers on its stack and, above them, the address to continue at.
+ * 1. While a fiber does not run, its stack has its callee-saved registers and, above them, the address to continue at.
  * 2. A switch preserves the registers that a function must preserve: System V ABI, AMD64 supplement, section 3.2.1.
- *    Floating-point control words never change here, so they are not kept.
+ *    Floating-point control words never change here, so they are not saved.
  */
 #include "tests/double/cuda/fiber.h"
 
@@ -41,14 +41,14 @@ __asm__(".text\n"
 
 enum { SAVED_WORDS = 6 };
 
-/* Builds a frame as if the fiber had switched away just before the body's first instruction. Stacks begin at
- * different cache lines of their pages; otherwise their first lines would all map to one set of the cache. */
+/* Builds a frame as if the fiber had switched away just before the body's first instruction. Stacks begin at different
+ * cache lines of their pages, because otherwise their first lines would all be in one set of the cache. */
 static void *first_frame(struct fiber *fiber, void (*entry)(void))
 {
     size_t line = ((uintptr_t)fiber->stack / GUARD_BYTES) % (GUARD_BYTES / LINE_BYTES);
     unsigned char *end = fiber->stack + fiber->stack_bytes - line * LINE_BYTES;
     uintptr_t *top = (uintptr_t *)(void *)end - 2;
-    top[1] = 0; /* where entry would return to */
+    top[1] = 0; /* the address to which `entry` would return */
     top[0] = (uintptr_t)entry;
     memset(top - SAVED_WORDS, 0, SAVED_WORDS * sizeof *top);
     return top - SAVED_WORDS;
@@ -58,7 +58,7 @@ static void *first_frame(struct fiber *fiber, void (*entry)(void))
 #error "fibers: say here how this processor switches stacks"
 #endif
 
-/* Source and target of a switch: a new fiber's first frame has no other way to know them. */
+/* Source and target of a switch. The first frame of a new fiber has no other way to know them. */
 static __thread struct fiber *arriving;
 static __thread struct fiber *leaving;
 
@@ -68,7 +68,7 @@ static void arrived(struct fiber *self)
     const void *bottom = NULL;
     size_t bytes = 0;
     __sanitizer_finish_switch_fiber(self->fake_stack, &bottom, &bytes);
-    if (!leaving->stack_bytes) { /* the thread's own stack is known once the thread switches away */
+    if (!leaving->stack_bytes) { /* the thread's own stack is only known after the thread switches away */
         leaving->stack = (unsigned char *)(uintptr_t)bottom;
         leaving->stack_bytes = bytes;
     }
@@ -140,7 +140,7 @@ void fiber_close(struct fiber *fiber)
 {
     if (!fiber->stack)
         return;
-#if defined(__SANITIZE_ADDRESS__) /* the next mapping there is not a stack */
+#if defined(__SANITIZE_ADDRESS__) /* the next mapping at this address is no stack */
     __asan_unpoison_memory_region(fiber->stack, fiber->stack_bytes);
 #elif defined(__SANITIZE_THREAD__)
     __tsan_destroy_fiber(fiber->sanitizer_fiber);

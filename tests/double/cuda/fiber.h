@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fiber: a stack of its own to run on, taking turns with others on one thread of the system. Switching makes no system
- * call. Each switch is announced to the address and thread sanitizers.
+ * Fiber: a function with its own stack. Several fibers alternate on one thread of the system. A switch makes no system
+ * call, and is announced to the address and thread sanitizers.
  *
  *     struct fiber here = {0}, there;
  *     fiber_open(&there, body);
@@ -27,10 +27,10 @@ struct fiber {
 /* Maps a stack with a guard page at its end; returns -1 if the system refuses. */
 int fiber_open(struct fiber *fiber, void (*body)(struct fiber *self));
 
-/* Makes an open fiber start its body again, whatever it was doing. */
+/* Makes an open fiber start its body anew, whatever it was doing. */
 void fiber_restart(struct fiber *fiber);
 
-/* `from` continues here when somebody switches to it. A `from` that was never opened represents the thread itself. */
+/* Switches to `to`. `from` continues when another fiber switches to it. If never opened, it stands for the thread. */
 void fiber_switch(struct fiber *from, struct fiber *to);
 
 void fiber_close(struct fiber *fiber);

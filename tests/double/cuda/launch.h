@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Launch: a kernel's launch as the double of the CUDA runtime takes it. It is checked against the hardware's limits, as
- * cudaLaunchKernel() does, then run by the emulator on the stream's thread.
+ * Launch: a kernel's launch, as an argument of the double of the CUDA runtime. The double checks the hardware's limits,
+ * as cudaLaunchKernel() does. Then the emulator runs the launch on the stream's thread.
  */
 #ifndef AH_TESTS_DOUBLE_CUDA_LAUNCH_H
 #define AH_TESTS_DOUBLE_CUDA_LAUNCH_H
@@ -15,12 +15,12 @@ extern "C" {
 enum { LAUNCH_ARGUMENTS_MAX = 4096 };
 
 struct launch {
-    const char *name;                   /* lives forever */
+    const char *name;                   /* never freed */
     const void *kernel;                 /* the argument of cudaFuncSetAttribute() */
-    void (*run)(const void *arguments); /* runs one thread */
+    void (*run)(const void *arguments); /* runs one thread of the kernel */
     const void *arguments;              /* copied */
     size_t arguments_bytes;
-    const void *parameters; /* the arguments, aligned as GPUs take them; copied; NULL: no kernel */
+    const void *parameters; /* the arguments, aligned for GPUs; copied; NULL: no kernel */
     size_t parameters_bytes;
     dim3 grid;
     dim3 block;

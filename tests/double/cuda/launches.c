@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels: checked against the limits of compute capability 8.0 and later, then run by the emulator on the stream's
- * thread.
+ * Checks launches against the limits of compute capability 8.0 and later. The emulator runs them on stream threads.
  *
  * Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
  */
@@ -24,15 +23,14 @@ enum {
     SHARED_OF_SYSTEM = 1 << 10
 };
 
-/* Shared memory that cudaFuncSetAttribute() allowed, on the device that was current. Under the lock. */
+/* Shared memory allowed by cudaFuncSetAttribute() on the current device. Use with the lock held. */
 static struct {
     const void *kernel;
     int device;
     size_t shared_bytes;
 } allowed[KERNELS_MAX];
 
-/* Returns the index of a kernel among those that were allowed more shared memory, or the next free index. Under the
- * lock. */
+/* Returns the index of a kernel with more shared memory allowed, or the next free index. Call with the lock held. */
 static size_t find_allowed(const void *kernel, int device)
 {
     size_t i = 0;
@@ -132,7 +130,7 @@ static cudaError_t run(void *payload, char *report)
     return skipped || double_lost() ? cudaSuccess : codes[crew_run(&launch, settings.threads, report)];
 }
 
-/* Returns NULL, or why no hardware would run the launch. */
+/* Returns why no hardware would run the launch, or NULL. */
 static const char *wrong_launch(const struct launch *launch)
 {
     dim3 b = launch->block, g = launch->grid;
@@ -149,7 +147,7 @@ static const char *wrong_launch(const struct launch *launch)
     return NULL;
 }
 
-/* Kernels that were launched on a device, which loaded their code there. Under the lock. */
+/* The kernels launched so far, by device. The device has loaded their code. Use with the lock held. */
 static struct {
     const void *kernel;
     int device;
@@ -164,7 +162,7 @@ void double_forget_kernels(void)
     pthread_mutex_unlock(&double_lock);
 }
 
-/* The first launch loads the code, which takes memory and must not happen while a stream waits for the host. */
+/* Loads the kernel's code at its first launch. This takes memory, and no stream may be waiting for the host. */
 static cudaError_t load(const struct launch *launch)
 {
     const struct cuda_double settings = double_settings();
@@ -206,7 +204,7 @@ static void count_once(void)
         (void)atexit(write_counts);
 }
 
-/* Finds nvcc's code of the kernel, if such code is run. Kernels of libraries have no parameters and no code. */
+/* Finds nvcc's code of the kernel, if such code is to be run. Kernels of libraries have no parameters and no code. */
 static cudaError_t find_code(const struct launch *launch, const struct ptx_kernel **ret_code)
 {
     char report[EMULATOR_REPORT_MAX];
@@ -221,7 +219,7 @@ static cudaError_t find_code(const struct launch *launch, const struct ptx_kerne
     return cudaSuccess;
 }
 
-/* Static and dynamic shared memory of a kernel whose code is known share one limit. */
+/* Checks that static and dynamic shared memory are within their common limit, if the kernel's code is known. */
 static cudaError_t check_shared(const struct launch *launch, const struct ptx_kernel *code)
 {
     const struct cuda_double settings = double_settings();

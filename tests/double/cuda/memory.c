@@ -2,9 +2,9 @@
  *
  * Device memory and pinned ranges of the host.
  *
- * 1. Every allocation begins at a multiple of ALIGN and counts in multiples of it against its device's memory.
- * 2. The code of kernels is never freed, and is not an allocation of the program.
- * 3. Freed ranges are remembered while there is room, so that a use after free is reported as such.
+ * 1. Every allocation begins at a multiple of ALIGN and takes a multiple of ALIGN bytes of its device's memory. 2. The
+ * code of kernels is never freed, and is not an allocation of the program. 3. Freed ranges are remembered while there
+ * is room, to report a use after free as such.
  */
 #include "tests/double/cuda/double_internal.h"
 #include "tests/double/cuda/emulator.h"
@@ -19,7 +19,7 @@ struct range {
     size_t bytes;
     enum double_place place;
     int device;
-    bool ours; /* pinned memory that cudaHostAlloc() took */
+    bool ours; /* pinned memory allocated by cudaHostAlloc() */
 };
 
 static struct range ranges[RANGES_MAX];
@@ -31,7 +31,7 @@ static size_t rounded(size_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* Under the lock, like all functions from here to the calls. */
+/* Returns the bytes in use. Call this and all functions up to the CUDA calls with the lock held. */
 static size_t used_bytes(int device)
 {
     size_t bytes = 0;
@@ -41,7 +41,7 @@ static size_t used_bytes(int device)
     return bytes;
 }
 
-/* Returns the bytes of page tables in the memory of every device. */
+/* Returns the size of page tables. They take this much memory of every device. */
 static size_t table_bytes(const struct cuda_double *settings)
 {
     size_t bytes = 0;
@@ -76,7 +76,7 @@ static bool overlap(const struct range *range, const unsigned char *begin, size_
     return begin < range->begin + range->bytes && range->begin < begin + bytes;
 }
 
-/* Forgets freed ranges that overlap [begin, begin + bytes), and the oldest one when the table is full. */
+/* Returns a new range. Forgets freed ranges overlapping [begin, begin + bytes), and the oldest if the table is full. */
 static struct range *new_range(const unsigned char *begin, size_t bytes)
 {
     size_t kept = 0;
@@ -146,7 +146,7 @@ size_t double_pinned_ranges(void)
     return n;
 }
 
-/* Calls that take or free memory may make the driver wait for all streams ("Implicit Synchronization"). */
+/* Begins a call that takes or frees memory. The driver may wait for all streams ("Implicit Synchronization"). */
 static cudaError_t enter(const char *call)
 {
     cudaError_t rc = double_enter(call);
@@ -202,7 +202,7 @@ static cudaError_t give_back(void *place, enum double_place kind)
     return cudaSuccess;
 }
 
-/* A broken device frees its memory like any other, for tests that look for leaks. */
+/* Frees memory even on a broken device, for tests that look for leaks. */
 cudaError_t CUDARTAPI cudaFree(void *place)
 {
     cudaError_t rc = enter(__func__);

@@ -3,8 +3,8 @@
  * Streams and events.
  *
  * 1. A stream is a thread with a list of work, run in order. The default stream is one more; no stream waits for it.
- * 2. An event records into a `record`, which lives as long as anyone looks at it: recording the event again, or
- *    destroying it, changes nothing for those who wait already.
+ * 2. An event records into a `record`, which exists as long as anyone uses it. So recording the event once more, or
+ *    destroying it, changes nothing for those already waiting.
  * 3. When the device is broken, work is dropped and nobody waits any more.
  */
 #include "tests/double/cuda/double_internal.h"
@@ -48,7 +48,7 @@ struct CUevent_st {
     struct record *record; /* NULL: never recorded */
 };
 
-/* Under the lock. */
+/* All streams. Use with the lock held. */
 static struct CUstream_st *streams[STREAMS_MAX];
 static struct CUstream_st *default_stream;
 static size_t n_events;
@@ -147,7 +147,7 @@ static cudaError_t open_stream(struct CUstream_st **ret_stream)
     return cudaSuccess;
 }
 
-/* Returns the stream of a handle; NULL, with a report, if the handle is no stream. */
+/* Returns the stream of a handle. If the handle is no stream, reports that and returns NULL. */
 static struct CUstream_st *stream_of(cudaStream_t handle)
 {
     struct CUstream_st *found = NULL;
@@ -224,7 +224,7 @@ static void wait_for(struct CUstream_st *stream)
 {
     pthread_mutex_lock(&double_lock);
     uint64_t all = stream->enqueued;
-    while (stream->finished < all) /* also if the GPU is lost: queued work then ends at once */
+    while (stream->finished < all) /* ends even if the GPU is lost, because queued work then ends at once */
         pthread_cond_wait(&double_changed, &double_lock);
     pthread_mutex_unlock(&double_lock);
 }
@@ -287,7 +287,7 @@ cudaError_t CUDARTAPI cudaStreamCreateWithPriority(cudaStream_t *stream, unsigne
     return double_leave(rc ? rc : create_stream(stream, flags));
 }
 
-/* Queued work is finished first, unless the device is broken. */
+/* Finishes queued work and destroys the stream. If the device is broken, queued work is not finished. */
 static cudaError_t destroy_stream(cudaStream_t handle)
 {
     struct CUstream_st *stream = handle ? stream_of(handle) : NULL;
@@ -349,7 +349,7 @@ cudaError_t CUDARTAPI cudaDeviceSynchronize(void)
 
 /* ---- events ---- */
 
-/* Under the lock, like drop_record(). */
+/* Holds a record, so that it is not freed. Call this and drop_record() with the lock held. */
 static struct record *hold(struct record *record)
 {
     record->users++;
@@ -401,7 +401,7 @@ static cudaError_t destroy_event(cudaEvent_t event)
     return cudaSuccess;
 }
 
-/* Destroys the event even if the call fails, since nobody could try again. */
+/* Destroys the event even if the call fails, because nobody could try once more. */
 cudaError_t CUDARTAPI cudaEventDestroy(cudaEvent_t event)
 {
     cudaError_t rc = double_enter(__func__);
@@ -434,7 +434,7 @@ static cudaError_t run_wait(void *payload, char *report)
     return cudaSuccess;
 }
 
-/* Enqueues work that looks at a record, and holds the record meanwhile. */
+/* Enqueues work that uses a record, and holds the record until that work is done. */
 static cudaError_t enqueue_record(cudaStream_t stream, double_run_fn *run, struct record *record)
 {
     const struct double_work work = {run, &record, sizeof record, NULL};
@@ -470,7 +470,7 @@ cudaError_t CUDARTAPI cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return double_leave(rc ? rc : record_event(event, stream));
 }
 
-/* Returns the event's last record, held for the caller; NULL, with a report, if there is none. */
+/* Returns the event's last record, held for the caller. If there is none, reports that and returns NULL. */
 static struct record *record_of(cudaEvent_t event, const char *call)
 {
     struct record *record = NULL;

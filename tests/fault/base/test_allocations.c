@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fails each allocation in base/ once: every call must return an error, and nothing may leak (AddressSanitizer checks).
- * Also checks that functions which promise not to allocate do not.
+ * Also checks functions that promise to allocate nothing.
  */
 #include "base/arena.h"
 #include "base/buffer.h"

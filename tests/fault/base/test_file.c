@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fsync() failures: fsync() is wrapped at link time (extra.cmake) and its n-th call fails. Before the rename, the old
- * file stays. After the rename, the new file is in place, and the message says that a crash may still lose it.
+ * Tests failures of fsync(). It is wrapped at link time (extra.cmake), and its n-th call fails. Before the rename, the
+ * old file stays. After the rename, the new file is in place, and the message says that a crash may lose it.
  */
 #include "base/file.h"
 #include "tests/support/check.h"
@@ -42,7 +42,7 @@ static unsigned entries(const char *path)
     while (readdir(folder))
         n++;
     closedir(folder);
-    return n - 2; /* . and .. */
+    return n - 2; /* without . and .. */
 }
 
 TEST(file, syncs_that_fail)

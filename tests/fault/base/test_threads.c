@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Thread start failures: pthread_create() is wrapped at link time (extra.cmake) and its n-th call fails. The threads
- * already started must be ended, and the error must name the thread that failed to start.
+ * Tests failures to start a thread. pthread_create() is wrapped at link time (extra.cmake), and its n-th call fails.
+ * The threads already started must be ended, and the error must name the thread that failed to start.
  */
 #include "base/threads.h"
 #include "tests/support/check.h"

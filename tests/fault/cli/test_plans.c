@@ -74,7 +74,7 @@ static int check_plan(void *context, struct ah_error *err)
     return ah_schedule_check(document->body.plan, err);
 }
 
-/* Replays a file and prints the result; the test discards standard error, where errors go. */
+/* Replays a file and prints the result. The test discards standard error, which gets the errors. */
 static int simulate(void *context, struct ah_error *err)
 {
     char options[256] = {0};
@@ -123,7 +123,7 @@ TEST_IN(plans, check, tiny_plan_load, tiny_plan_release)
     assert_true(fault_sweep(check_plan, &tiny_document, 0) >= 10);
 }
 
-/* Discards standard error: the test does not check what verbs print there. */
+/* Fails allocations with standard error discarded, because the test does not check what verbs print there. */
 static void quietly(int (*run)(void *, struct ah_error *), int may_succeed, size_t least)
 {
     int kept = dup(STDERR_FILENO);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opens runs, new ones and from a checkpoint, and lets each allocation fail in turn. The checkpoint must not change.
+ * Opens new runs and runs from a checkpoint, while each allocation fails in turn. The checkpoint must not change.
  */
 #include "cli/frame/interrupt.h"
 #include "cli/run/run_terminal.h"
@@ -93,7 +93,7 @@ static void release(struct folder *f)
 
 static int open_and_close(const struct folder *f, const struct ah_run_options *options, struct ah_error *err)
 {
-    static struct ah_run run; /* static, since its paths make it large */
+    static struct ah_run run; /* static, because its paths make it large */
     struct ah_cli cli = {.out_style = {"", "", "", "", "", ""}, .err_style = {"", "", "", "", "", ""}};
     struct ah_run_terminal terminal;
     ah_run_terminal_init(&terminal, &cli);

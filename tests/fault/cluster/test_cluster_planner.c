@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fails each allocation of cluster planning once: expects no leak, and an error or the same plan. The same plan is
- * possible because the planner can do without its memory of fitted stages.
+ * possible because the planner works even if it cannot store fitted stages.
  */
 #include "tests/support/fault.h"
 #include "tests/support/least_cluster.h"

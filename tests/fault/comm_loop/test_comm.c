@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fails each allocation of a world of two ranks once, on whichever rank makes it. Both ranks must end with an error
- * within the deadline. Moving messages must allocate nothing.
+ * Fails each allocation of a world of two ranks once, on either rank. Both ranks must end with an error within the
+ * deadline. Moving messages must allocate nothing.
  */
 #include "runtime/comm/loop/loop.h"
 #include "tests/support/check.h"
@@ -56,7 +56,7 @@ TEST(comm, every_allocation_may_fail)
     assert_true(fault_sweep(run_pair, &messages, 0) > 10);
 }
 
-/* A world that moves more messages allocates no more than a world that moves fewer. */
+/* If a world moves more messages, it makes no more allocations. */
 TEST(comm, moves_allocate_nothing)
 {
     struct ah_error err = {0};

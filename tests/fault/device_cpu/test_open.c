@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fails each allocation once while a device is opened, prepares a product and is closed. (The hook does not reach
- * allocations inside libraries.)
+ * Fails each allocation once while a device is opened, prepares a product and is closed.(Allocations inside libraries
+ * do not fail.)
  */
 #include "runtime/device/device.h"
 #include "tests/support/check.h"

@@ -10,7 +10,7 @@ static const double duration[] = {1, 2, 3};
 static const uint32_t lane[] = {0, 1, 0};
 static const struct ah_clock_graph graph = {.n_ops = 3, .n_lanes = 2, .duration_us = duration, .lane = lane};
 
-/* Grows a working clock: after a failure it must still run the graph it had room for. */
+/* Grows a working clock. If this fails, the clock must still run the graph for which it had room. */
 static int grow_and_run(void *context, struct ah_error *err)
 {
     struct ah_clock_result result;
@@ -40,7 +40,7 @@ TEST(clock, a_run_allocates_nothing)
     CHECK_OK(ah_clock_reserve(&clock, &graph, 1, &err), err);
     (void)fault_count();
     CHECK_OK(ah_clock_run(&clock, &graph, &result, &err), err);
-    CHECK_OK(ah_clock_reserve(&clock, &graph, 1, &err), err); /* the clock has room for this graph already */
+    CHECK_OK(ah_clock_reserve(&clock, &graph, 1, &err), err); /* the clock already has room for this graph */
     assert_int_equal(fault_count(), 0);
     ah_clock_release(&clock);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fails each allocation and each reading or writing system call once while weights are saved and loaded. Expects an
- * error that names a file, no half-written file, and no leak.
+ * Saves and loads weights while each allocation and each system call that reads or writes fails once. Expects an error
+ * that names a file, no half-written file, and no leak.
  */
 #include "runtime/model/config.h"
 #include "runtime/model/initial.h"
@@ -26,9 +26,9 @@ enum call { PREAD, PWRITE, FSYNC, CLOSE, FALLOCATE, CALLS };
 
 static struct {
     unsigned made[CALLS];
-    unsigned failing[CALLS]; /* number of the call that fails, by kind; 0: none */
+    unsigned failing[CALLS]; /* which call of each kind fails; 0: none */
     int reason;
-    int half; /* true: reads and writes move half of the requested bytes */
+    int half; /* true: a read or write moves only half of the requested bytes */
 } calls;
 
 ssize_t __real_pread(int fd, void *bytes, size_t size, off_t offset);
@@ -194,7 +194,7 @@ TEST_IN(weights, survive_every_failing_allocation, root_make, root_remove)
     }
 }
 
-/* Asks for one layer more than the files have, so that the error names the nearest tensor. */
+/* Loads one layer more than the files have, so that the error names the nearest tensor. */
 static int miss(void *context, struct ah_error *err)
 {
     struct scene *scene = context;
@@ -226,7 +226,7 @@ static unsigned files_in(const char *folder)
     return n;
 }
 
-/* Fails each call of one kind once. Returns the number of calls. */
+/* Fails each call of one kind once, and returns the number of calls. */
 static unsigned sweep(int (*run)(void *, struct ah_error *), struct scene *scene, enum call call, int reason)
 {
     for (unsigned n = 1;; n++) {
@@ -243,7 +243,7 @@ static unsigned sweep(int (*run)(void *, struct ah_error *), struct scene *scene
             fail_msg("call %u of kind %d failed, yet the code returns %d", n, (int)call, rc);
         check_text_has(err.text, strerror(reason));
         check_text_has(err.text, scene->folder);
-        if (run == save && call != CLOSE && !scene->shard_bytes) /* then the old weights stay */
+        if (run == save && call != CLOSE && !scene->shard_bytes) /* if so, the old weights stay */
             assert_in_range(files_in(scene->folder), 0, call == FSYNC && n > 1 ? 1 : 0);
     }
 }
@@ -279,7 +279,7 @@ TEST_IN(weights, report_what_closing_finds_out, root_make, root_remove)
     ah_document_release(&scene.model);
 }
 
-/* Saving succeeds on a file system that cannot reserve or sync; interrupted and short calls are continued. */
+/* Saving succeeds on a file system that cannot reserve or sync. Interrupted and short calls are continued. */
 TEST_IN(weights, go_on_where_they_can, root_make, root_remove)
 {
     static const struct {

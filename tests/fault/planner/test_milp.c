@@ -65,13 +65,13 @@ static void close_setting(struct setting *s)
 
 TEST(milp, survives_every_failing_allocation)
 {
-    static const char *const models[] = {"tiny", "gpt2-124m"}; /* solved exactly, solved as a relaxation */
+    static const char *const models[] = {"tiny", "gpt2-124m"}; /* solved exactly; solved as a relaxation */
     for (size_t i = 0; i < 2; i++) {
         struct setting s;
         open_setting(&s, models[i]);
         s.device_bytes = UINT64_C(2) << 30;
         assert_true(fault_sweep(price_and_solve, &s, 0) > 0);
-        s.device_bytes = 1000; /* too few for any choice */
+        s.device_bytes = 1000; /* too few bytes for any choice */
         assert_true(fault_sweep(price_and_solve, &s, 0) > 0);
         assert_true(fault_sweep(weigh, &s, 0) > 0);
         close_setting(&s);

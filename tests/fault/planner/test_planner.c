@@ -65,7 +65,7 @@ TEST(planner, diagnoses)
     struct sweep sweep = {.plan = plan};
     open_sweep(&sweep, 1);
     sweep.t.request.device_bytes = sweep.t.request.machine->device.reserve_bytes + TEST_MIB;
-    sweep.t.request.policy = AH_POLICY_STREAM; /* has few settings, as a diagnosis plans many times */
+    sweep.t.request.policy = AH_POLICY_STREAM; /* has few settings; a diagnosis makes many plans */
     assert_true(fault_sweep(run, &sweep, 0) > 100);
     test_request_close(&sweep.t);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes GLPK's functions fail in every way, one after another: the solver must return an error or the right result.
+ * Makes GLPK's functions fail, one after another and in every way. The solver must return an error or the right result.
  */
 #include "planner/bound/solver.h"
 
@@ -22,7 +22,7 @@ int __wrap_glp_intopt(glp_prob *problem, const glp_iocp *parameters);
 int __wrap_glp_init_env(void);
 int __wrap_glp_get_status(glp_prob *problem);
 
-/* What each function returns without doing its work; 0: it does its work. ABORTS: it reports misuse. */
+/* What each function returns without doing its work. 0 means that it works, and ABORTS that it reports misuse. */
 enum { ABORTS = -1 };
 static struct {
     int simplex, exact, exact_calls, intopt, init_env, status;
@@ -62,7 +62,7 @@ int __wrap_glp_get_status(glp_prob *problem)
     return fails.status ? fails.status : __real_glp_get_status(problem);
 }
 
-/* Minimises -2x - y with x + y = 10, 3x + y <= 17, x <= 4: -13.5 relaxed, -13 in whole numbers. */
+/* Minimises -2x - y, where x + y = 10, 3x + y <= 17, x <= 4. The optimum is -13.5 relaxed, -13 in whole numbers. */
 static int solve(bool whole, struct ah_solver_result *result, struct ah_error *err)
 {
     static const double objective[] = {-2, -1}, upper[] = {4, INFINITY}, lower[] = {10, -INFINITY};
@@ -98,7 +98,7 @@ TEST_IN(solver, exact_needs_no_simplex, clear, NULL)
     assert_int_equal(result.status, AH_SOLVER_OPTIMAL);
     check_near(result.objective, -13.5, 0);
     CHECK_OK(solve(true, &result, &err), err);
-    assert_int_equal(result.status, AH_SOLVER_INFEASIBLE); /* GLPK found no solution, which proves nothing */
+    assert_int_equal(result.status, AH_SOLVER_INFEASIBLE); /* that GLPK found no solution proves nothing */
 }
 
 TEST_IN(solver, starts_again_from_another_basis, clear, NULL)
@@ -116,7 +116,7 @@ TEST_IN(solver, starts_again_from_another_basis, clear, NULL)
     CHECK_FAILS(solve(false, &result, &err), err, AH_E_FAILED, "code");
 }
 
-/* A status that is neither optimal nor infeasible proves nothing. */
+/* If a status is neither optimal nor infeasible, it proves nothing. */
 TEST_IN(solver, takes_no_status_for_another, clear, NULL)
 {
     struct ah_solver_result result = {0};

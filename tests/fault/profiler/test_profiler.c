@@ -10,7 +10,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* Limits for the least work that still exercises every part. */
+/* Limits with which each part of a profile does the least work. */
 static const struct ah_measure_limits least = {
     .samples_min = 1,
     .samples_max = 1,
@@ -51,12 +51,12 @@ TEST(profiler, every_allocation_fails_once)
         .adam_params_per_s = {1e9, 1e9},
         .device_copy_bytes_per_s = 1e10,
     };
-    /* success is allowed: a `noise` message without memory is dropped, and profiling continues */
+    /* Success is allowed: if a `noise` message gets no memory, it is dropped, and profiling continues. */
     size_t allocations = fault_sweep(profile, &rates, 1);
     assert_true(allocations > 100);
 }
 
-/* Adds a model's blocks to a profile that holds only matrix products. */
+/* Adds a model's blocks to a profile that has only matrix products. */
 struct extension {
     struct fake_rates rates;
     struct test_job job;

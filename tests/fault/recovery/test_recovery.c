@@ -12,10 +12,10 @@
 
 struct sweep {
     struct ah_recovery_request request;
-    double us; /* step time and time of the moves; 0: not known yet */
+    double us; /* step time plus time of the moves; 0: not known yet */
 };
 
-/* Recovers in every way except the search for a new plan, which has its own test. */
+/* Recovers in every way except the search for a new plan, which another file tests. */
 static int recover(void *context, struct ah_error *err)
 {
     struct sweep *sweep = context;

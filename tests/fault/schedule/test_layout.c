@@ -10,7 +10,7 @@ static const struct ah_layout_tensor given[] = {{.bytes = 300, .from = 0, .to = 
                                                 {.bytes = 300, .from = 2, .to = 3},
                                                 {.bytes = 300, .from = 1, .to = 1}};
 
-/* Grows a working layout: after a failure it must still place the tensors it had room for. */
+/* Grows a working layout. If this fails, the layout must still place the tensors for which it had room. */
 static int grow_and_place(void *context, struct ah_error *err)
 {
     struct ah_layout layout = {0};
@@ -42,7 +42,7 @@ TEST(layout, placing_allocates_nothing)
     (void)fault_count();
     ah_layout_live(&layout, tensors, 3, 4, &result);
     ah_layout_place(&layout, tensors, 3, 4, &result);
-    CHECK_OK(ah_layout_reserve(&layout, 2, 4, &err), err); /* the layout has room for this already */
+    CHECK_OK(ah_layout_reserve(&layout, 2, 4, &err), err); /* the layout already has room for this */
     assert_int_equal(fault_count(), 0);
     ah_layout_release(&layout);
 }

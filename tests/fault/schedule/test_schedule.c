@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fails each allocation of evaluating, emitting and replaying once: expects an error and no leak. Evaluating a second
- * time must allocate nothing.
+ * Fails each allocation of evaluation, emission and replay once: expects an error and no leak. A second evaluation
+ * allocates nothing.
  */
 #include "runtime/schedule/replay.h"
 #include "tests/property/schedule/choices.h"

@@ -75,7 +75,7 @@ TEST(document, survives_them_in_schemas)
     }
 }
 
-/* Reading a bad document must fail as before, or for lack of memory. */
+/* Reads a bad document. It must be refused for the old reason, or for lack of memory. */
 static int refused(void *context, struct ah_error *err)
 {
     struct ah_document document;

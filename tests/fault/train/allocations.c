@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Nothing in this process allocates between the first step and the last: neither our code, nor libraries, nor the C
- * library on their behalf. This program defines the allocating functions itself, so that every library calls them, and
- * they forward to the C library's. It is not built with sanitizers, which replace the same functions.
+ * Tests that nothing in this process allocates between the first step and the last: neither our code, nor libraries,
+ * nor the C library for them. This program defines the allocating functions itself, so that every library calls these.
+ * They forward to the C library's. It is not built with sanitizers, which replace the same functions.
  */
 #include "tests/golden/train/policies.h"
 #include "tests/support/documents.h"
@@ -83,7 +83,7 @@ EXPORTED void *mmap64(void *at, size_t bytes, int protection, int flags, int fil
     return mmap(at, bytes, protection, flags, file, offset);
 }
 
-/* Counted because a thread allocates its stack. */
+/* Counts as an allocation, because a thread allocates its stack. */
 EXPORTED int pthread_create(pthread_t *ret_thread, const pthread_attr_t *attributes, void *(*run)(void *),
                             void *argument)
 {
@@ -138,7 +138,7 @@ TEST(allocations, of_libraries_are_counted)
 }
 
 struct watch {
-    uint64_t first_step, last_step; /* steps between which allocations are counted */
+    uint64_t first_step, last_step; /* allocations between these steps are counted */
     uint64_t at_first, at_last;
 };
 

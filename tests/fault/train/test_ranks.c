@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * No step of any rank allocates, not even in messages and engines. If one rank runs out of memory, all ranks end.
+ * Tests that no step of a rank allocates, messages included, and that all ranks end if one runs out of memory.
  */
 #include "tests/property/train/pipeline.h"
 #include "tests/support/fault.h"
@@ -48,7 +48,7 @@ static int train_once(void *context, struct ah_trainer *trainer, struct ah_batch
     return ah_trainer_run(trainer, 1, NULL, err);
 }
 
-/* Returns the error of the first rank that failed. */
+/* Opens the ranks. Returns the error of the first one that failed. */
 static int open_within(struct pipeline *p, double deadline_s, struct ah_error *err)
 {
     p->deadline_s = deadline_s;
@@ -58,8 +58,8 @@ static int open_within(struct pipeline *p, double deadline_s, struct ah_error *e
     return rc;
 }
 
-/* Waits only briefly, as ranks that failed never join. On a busy machine a healthy rank may need longer: the second
- * try waits long enough, and no allocation fails in it. */
+/* Opens all ranks. Waits only briefly, because ranks that failed never join. On a busy machine, even a healthy rank may
+ * need longer. So a second try, in which no allocation fails, waits long enough. */
 static int open_all(void *context, struct ah_error *err)
 {
     int rc = open_within(context, 0.2, err);

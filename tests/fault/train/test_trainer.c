@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * No training step allocates, and opening a trainer survives the failure of each allocation.
+ * Tests that no training step allocates, and fails each allocation of opening a trainer once.
  */
 #include "tests/golden/train/case.h"
 #include "tests/support/fault.h"

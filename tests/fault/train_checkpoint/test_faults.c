@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fails each allocation and each system call once while checkpoints are saved, found and loaded. Expects an error that
- * names a file, an intact previous checkpoint, nothing left behind, and no leak.
+ * Saves, finds and loads checkpoints while each allocation and each system call fails once. Expects an error that names
+ * a file, an intact previous checkpoint, nothing left behind, and no leak.
  */
 #include "runtime/train/checkpoint/checkpoints.h"
 #include "tests/support/calls.h"
@@ -75,7 +75,7 @@ static unsigned leftovers(const char *folder)
     return n;
 }
 
-/* Saves step 1, then step 2 with the failure of call `at`. */
+/* Saves step 1. Saves step 2 while call `at` fails. */
 static int save_with_failure(struct scene *scene, const char *only, unsigned at, int reason,
                              struct ah_error *err)
 {
@@ -103,7 +103,7 @@ static uint64_t check_whole(struct scene *scene, int rc, unsigned at)
     return position.step;
 }
 
-/* Fails each call of one name once. Returns the number of calls. */
+/* Fails each call of one name once, and returns the number of calls. */
 static unsigned sweep(struct scene *scene, const char *name, int reason)
 {
     for (unsigned at = 1;; at++) {
@@ -120,7 +120,7 @@ static unsigned sweep(struct scene *scene, const char *name, int reason)
             assert_int_equal(leftovers(scene->folder), 0);
         }
         uint64_t step = check_whole(scene, rc, at);
-        CHECK_OK(save(scene, step + 1, &err), err); /* no leftover obstructs the next save */
+        CHECK_OK(save(scene, step + 1, &err), err); /* nothing left behind prevents the next save */
         assert_int_equal(leftovers(scene->folder), 0);
     }
 }
@@ -214,7 +214,7 @@ TEST_IN(faults, of_power_find_what_owners_wrote_synced, root_make, root_remove)
     training_release(&scene.run);
 }
 
-/* Some file systems report a full disk on close: expects an error, or nothing lost. */
+/* Some file systems report a full disk when a file is closed. This gives an error, or loses nothing. */
 TEST_IN(faults, of_closing_lose_nothing, root_make, root_remove)
 {
     struct scene scene;
@@ -294,7 +294,7 @@ static void sweep_allocations(void **state, unsigned owners)
     begin_owners(&scene, state, 0, owners);
     size_t saving = fault_sweep(save_first, &scene, 1);
     CHECK_OK(save_first(&scene, &err), err);
-    size_t loading = fault_sweep(load_again, &scene, owners > 0); /* one owner loads with no manifest */
+    size_t loading = fault_sweep(load_again, &scene, owners > 0); /* one owner needs no manifest */
     assert_string_equal(training_wrong(&scene.run, 1), "");
     print_message("allocations: %zu saving, %zu loading\n", saving, loading);
     assert_true(saving > 100 && loading > 50);

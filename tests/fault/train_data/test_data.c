@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opens and reads data while each allocation (the hook in support/fault.h) and each system call (wrapped at link time,
- * extra.cmake) fails once. Expects an error, nothing left open, and no leak.
+ * Opens and reads data while each allocation and each system call fails once. support/fault.h makes allocations fail.
+ * System calls are wrapped at link time (extra.cmake). Expects an error, nothing left open, and no leak.
  */
 #include "runtime/train/data/batches.h"
 #include "tests/support/check.h"
@@ -83,7 +83,7 @@ static int fill(struct ah_batches *batches, struct ah_error *err)
     return rc;
 }
 
-/* Opens a data set, draws batches from it and closes it; `context` is the folder. */
+/* Opens a data set, draws batches from it and closes it. `context` is the folder. */
 static int use_data(void *context, struct ah_error *err)
 {
     char folder[PATH_MAX], pattern[PATH_MAX];
@@ -153,7 +153,7 @@ TEST_IN(data, each_system_call_fails_once, put_data, root_remove)
             assert_int_equal(descriptors(), before);
         }
         failing = 0;
-        /* interrupted and short reads are continued; with other calls, use_data() fails */
+        /* Interrupted and short reads are continued. If any other call fails, so does use_data(). */
         assert_true(refused > 20 && refused <= calls);
         if (failure == FAILS || failure == ENDS)
             assert_int_equal(refused, calls);

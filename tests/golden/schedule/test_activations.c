@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tables of docs/activations.md are what the code says. Regenerate them with
+ * Tests that the tables of docs/activations.md agree with the code. Regenerate the tables with
  *
  *     AH_REGENERATE=1 ctest -R golden.schedule.activations
  */

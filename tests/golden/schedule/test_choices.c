@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pins what 640 random choices mean, to the bit, by digests of times and lane orders (not layouts). A change that keeps
- * the meaning of plans must keep the digests. Any other change prints new digests; they go into the table, with the
- * reason in the commit.
+ * Pins the meaning of 640 random choices, to the bit, by digests of times and lane orders (not of layouts). A change
+ * that keeps the meaning of plans must keep the digests. After any other change, the test prints new digests for the
+ * table; the commit gives the reason.
  */
 #include "runtime/schedule/replay.h"
 #include "tests/property/schedule/choices.h"

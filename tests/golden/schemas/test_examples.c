@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every example is accepted without a warning that matters, and its canonical text is a fixed point: read
- * again it prints the same bytes. Examples of our own kinds are committed in that form.
+ * Tests that every example is accepted without a warning that matters, and that reading and printing its canonical text
+ * gives the same bytes. Examples of our own kinds are committed as canonical texts.
  */
 #include "base/file.h"
 #include "schemas/document.h"

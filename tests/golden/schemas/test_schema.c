@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schemas/<kind>.schema.json must equal what the tables print. After changing a table, regenerate with
+ * schemas/<kind>.schema.json must equal the schema printed from the tables. After changing a table, regenerate with
  *
  *     for kind in model machine cluster plan cluster-plan inventory moves runlog checkpoint resume status; do
  *         autohete schema $kind > schemas/$kind.schema.json

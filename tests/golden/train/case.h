@@ -97,7 +97,7 @@ static inline void golden_string(const struct golden *g, const char *key, char r
     snprintf(ret_text, GOLDEN_PATH_MAX, "%.*s", (int)strcspn(at, "\""), at);
 }
 
-/* Opens the tokens that a key of training.json names: bytes of a .txt, otherwise 16-bit numbers. */
+/* Opens the tokens named by a key of training.json. A .txt file has bytes, any other file 16-bit numbers. */
 static inline void golden_open_dataset(const struct golden *g, const char *key, struct ah_dataset **ret_data)
 {
     struct ah_error err = {0};
@@ -128,7 +128,7 @@ static inline void golden_open_data(struct golden *g)
              err);
 }
 
-/* How a step is divided; batch 0: as the case says. */
+/* How a step is divided. A batch of 0 means as in the case. */
 struct golden_batch {
     uint64_t batch, micro_batches;
 };
@@ -191,7 +191,7 @@ static inline void golden_open(struct golden *g, const char *name, enum ah_dtype
     golden_open_as(g, name, dtype, AH_FP32);
 }
 
-/* Divides the batch into `micro_batches` instead, summed in these groups; `sums` stays borrowed. */
+/* Divides the batch into `micro_batches`, summed in these groups. `sums` stays borrowed. */
 static inline void golden_regroup(struct golden *g, uint64_t micro_batches, uint64_t *sums, size_t n_sums)
 {
     struct ah_plan_training training = g->c.job.training;
@@ -227,7 +227,7 @@ static inline void golden_close(struct golden *g)
 
 /* ---- plans ---- */
 
-/* Plans g->c.choice; returns false if its order cannot run. */
+/* Plans g->c.choice. Returns false if the order of the choice cannot run. */
 static inline bool golden_plan(struct golden *g)
 {
     struct ah_error err = {0};
@@ -244,7 +244,7 @@ static inline bool golden_plan(struct golden *g)
     return true;
 }
 
-/* Plans everything on the device, nothing recomputed. */
+/* Plans everything on the device, with nothing recomputed. */
 static inline void golden_plan_resident(struct golden *g)
 {
     struct ah_config options[AH_CONFIGS_MAX];
@@ -285,7 +285,7 @@ static inline bool golden_keep_record(void *context, const struct ah_step_record
     return true;
 }
 
-/* Appends every parameter of a block, in flat order, to those of the blocks before it. */
+/* Appends every parameter of a block, in flat order, to the parameters of the blocks before it. */
 static inline int golden_read_block(struct golden *g, struct ah_trainer *trainer,
                                     enum ah_trainer_vector vector, uint64_t block, float *values, size_t *n,
                                     struct ah_error *err)
@@ -311,7 +311,7 @@ static inline void golden_read(struct golden *g, struct ah_trainer *trainer, enu
         CHECK_OK(golden_read_block(g, trainer, vector, block, values, ret_n, &err), err);
 }
 
-/* The first moment after the first step is (1 - beta1) times the clipped gradient. */
+/* Computes the first gradient. The first moment after the first step is (1 - beta1) times the clipped gradient. */
 static inline void golden_first_gradient(struct golden *g, struct ah_trainer *trainer,
                                          struct golden_result *result)
 {
@@ -323,7 +323,7 @@ static inline void golden_first_gradient(struct golden *g, struct ah_trainer *tr
         result->gradients[i] = (float)((double)result->gradients[i] / rest / factor);
 }
 
-/* Runs the first step by itself, so that its gradient can be read; then the other steps. */
+/* Runs the first step separately, so that its gradient can be read, and then the other steps. */
 static inline struct ah_trainer *golden_start(struct golden *g, struct golden_result *result)
 {
     struct ah_error err = {0};

@@ -17,7 +17,7 @@ struct golden_asked {
     uint64_t device_bytes; /* device arena; 0: all memory */
 };
 
-/* Returns false if there is no such plan. */
+/* Plans for the golden case with this policy and memory. Returns false if there is no such plan. */
 static inline bool golden_plan_policy(struct golden *g, const struct ah_machine *machine,
                                       struct golden_asked asked)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Golden cases under many plans: all plans of a case give the same bits. With $AH_TRAIN_RUNS, a folder, each case
+ * Tests golden cases under many plans. All plans of a case give equal bits. With $AH_TRAIN_RUNS, a folder, each case
  * writes its run there, for tests/tools/oracle.py --compare, and no other plans are tried (tests/tools/train_oracle.py
  * does both).
  */
@@ -40,7 +40,7 @@ static struct golden_result first, other;
 
 enum { LOGITS_MAX = 1 << 13 };
 
-/* Logits of the first sequence before the first step, chunk by chunk as the loss reads them. */
+/* The logits of the first sequence before the first step, in the chunks read by the loss. */
 static struct {
     float values[LOGITS_MAX];
     uint64_t rows, vocabulary;
@@ -82,7 +82,7 @@ struct values {
     const struct golden *golden;
 };
 
-/* Pieces of a block begin where those before it end, without padding. */
+/* Gives the values of a piece. Each piece of a block begins where the previous one ends, without padding. */
 static int give(void *context, const struct ah_weights_piece *piece, float *ret_values, struct ah_error *err)
 {
     const struct values *values = context;
@@ -177,7 +177,7 @@ static uint64_t how_many(void)
     return getenv("AH_TRAIN_RUNS") ? 0 : check_scaled(4);
 }
 
-/* Counts what random plans contained, to show that equal results do not come from equal plans. */
+/* Counts of what random plans contained. They show that equal results come from different plans. */
 static struct {
     uint64_t activations[AH_ACTIVATIONS_RECOMPUTE + 1], weights[AH_WEIGHTS_HOST + 1];
     uint64_t optimizers[AH_OPTIMIZER_NONE + 1], accumulators[AH_ACCUMULATOR_HOST + 1];

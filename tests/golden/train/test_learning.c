@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run learns: a small llama on text from this project (tests/golden/text), byte by byte, for 200 steps. In fp32 the
- * losses and held-out losses match PyTorch's in double; in bf16 they stay close to those in fp32.
+ * Tests that a run learns. A small llama is trained on text from this project (tests/golden/text), byte by byte, for
+ * 200 steps. In fp32 the losses and held-out losses match PyTorch's in double. In bf16 they stay close to those in
+ * fp32.
  */
 #include "tests/golden/train/case.h"
 
@@ -25,7 +26,7 @@ struct learned {
     size_t n;
 };
 
-/* Plans weights that come from the host, and states that stay there. */
+/* Makes a plan in which weights come from the host and states stay on the host. */
 static void plan_offloaded(struct golden *g)
 {
     for (size_t block = 0; block < g->c.job.n_blocks; block++)
@@ -79,7 +80,7 @@ static size_t read_expected(const char *text, const char *key, double ret_values
     }
 }
 
-/* Both arrays must agree within `tolerance`; returns the mean absolute difference. */
+/* Checks that the arrays agree within `tolerance`. Returns the mean absolute difference. */
 static double expect_near(const char *what, const double *values, const double *expected, size_t n,
                           double tolerance)
 {

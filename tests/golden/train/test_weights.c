@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weights through a trainer: a file of each family is loaded to wherever a plan keeps weights and masters, and saved
- * again with the same bytes. This holds for bf16 trained from fp32, too, since masters are saved.
+ * Tests weights that pass through a trainer. A file of each family is loaded to wherever a plan keeps weights and
+ * masters. Saving gives the same bytes, even for bf16 trained from fp32, since masters are saved.
  */
 #include "tests/golden/train/case.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sets of intervals against an array of bits, one for each moment.
+ * Compares sets of intervals with an array that has a bit for each moment.
  */
 #include "base/intervals.h"
 
@@ -11,7 +11,7 @@
 
 enum { ROUNDS = 5000, MOMENTS = 40, MOST = 12, FIRST = -20 };
 
-/* Draws intervals: some empty, some backwards, many that touch. */
+/* Draws intervals. Some are empty, some end before they begin, and many touch. */
 static size_t draw(uint64_t *seed, struct ah_interval *intervals, bool *moments)
 {
     size_t n = check_random(seed) % (MOST + 1);

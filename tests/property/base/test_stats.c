@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Statistics against naive versions of their definitions, on random samples of every small size.
+ * Compares statistics with naive versions of their definitions, on random samples of every small size.
  */
 #include "base/stats.h"
 
@@ -36,7 +36,7 @@ static size_t random_samples(uint64_t *seed, double *x)
     int style = (int)(check_random(seed) % 3);
     for (size_t i = 0; i < n; i++) {
         double u = check_uniform(seed);
-        x[i] = style == 0 ? u : style == 1 ? floor(u * 5) : exp(20 * u) - 1e4; /* plain, ties, long tail */
+        x[i] = style == 0 ? u : style == 1 ? floor(u * 5) : exp(20 * u) - 1e4; /* uniform; ties; long tail */
     }
     return n;
 }
@@ -60,7 +60,7 @@ TEST(stats, equals_the_definition)
     }
 }
 
-/* The share of samples below the percentile p is p, within one sample; the percentile grows with p. */
+/* The fraction of samples below the percentile p is p, within one sample. The percentile grows with p. */
 TEST(stats, percentile_splits_samples)
 {
     uint64_t seed = check_seed(22);
@@ -91,7 +91,7 @@ static double cost(const double *x, const double *y, size_t n, double intercept,
     return sum;
 }
 
-/* No nearby line with a non-negative intercept fits better, which suffices because the error is convex. */
+/* No nearby line with a non-negative intercept fits better. Because the error is convex, no other line does. */
 TEST(stats, line_is_the_best)
 {
     uint64_t seed = check_seed(23);

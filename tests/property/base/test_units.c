@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Round trips of sizes, counts and rates, against strtod() and snprintf() of the C library.
+ * Tests round trips of sizes, counts and rates. The oracles are strtod() and snprintf() of the C library.
  */
 #include "base/units.h"
 
@@ -39,7 +39,7 @@ TEST(units, bare_numbers_are_exact)
     }
 }
 
-/* A decimal fraction times its unit is rounded to nearest, as strtod() reads it. */
+/* A decimal fraction times its unit is rounded to nearest, like the number that strtod() reads. */
 TEST(units, fractions_round_to_nearest)
 {
     uint64_t seed = check_seed(32);
@@ -57,7 +57,7 @@ TEST(units, fractions_round_to_nearest)
     }
 }
 
-/* What is printed reads back as the same number, within half of its last digit. */
+/* Reading a printed number gives that number, within half of its last digit. */
 TEST(units, printed_sizes_read_back)
 {
     uint64_t seed = check_seed(33);
@@ -72,7 +72,7 @@ TEST(units, printed_sizes_read_back)
         CHECK_OK(ah_units_parse_rate(ah_units_print_rate(text, rate), &rate_back, &err), err);
         assert_true(fabs(rate_back - rate) <= 0.0501 * fmax(rate, 1));
         char *point = strchr(text, '.');
-        if (point && !strstr(text, "TB")) /* at most three digits before the point */
+        if (point && !strstr(text, "TB")) /* the part before the point has no more than three digits */
             assert_true(point - text <= 3);
     }
 }

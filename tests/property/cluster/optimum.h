@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-/* Returns the optimum in us; INFINITY: nothing fits. */
+/* Returns the optimum in us, or INFINITY if nothing fits. */
 static inline double find_optimum_us(const struct ah_cluster_problem *problem)
 {
     const struct ah_arrangement_search_limits limits = {.improvements = 2000, .exhaustion = 20000000};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A second simulation, written from docs/clusters.md: tasks know what they wait for and which places they occupy, and
- * the task that can start first starts. It also finds the best treatment of a stage's activations by trying all.
+ * A second simulation, written from docs/clusters.md. Each task knows for which tasks it waits and its places. The task
+ * that can start first starts. The oracle also finds the best treatment of a stage's activations, by trial.
  */
 #ifndef AH_TESTS_PROPERTY_CLUSTER_ORACLE_H
 #define AH_TESTS_PROPERTY_CLUSTER_ORACLE_H
@@ -12,7 +12,8 @@
 
 enum { ORACLE_TASKS = 4 * MOST_UNITS * 64 + 64, ORACLE_WAITS = 2 * MOST_UNITS + 2 };
 
-/* Takes `us`; starts when all tasks in `after` are done (or within `lag` of their end) and its places are free. */
+/* A task of duration `us`. It starts when its places are free and all tasks in `after` are done, or within `lag` of
+ * their end. */
 struct task {
     double us, lag[ORACLE_WAITS];
     size_t after[ORACLE_WAITS], n_after;
@@ -30,7 +31,7 @@ struct oracle {
     double free_us[4 * MOST_UNITS + 2 * MOST_CLASSES];
 };
 
-/* Places: stage s computing, stage s summing, the two ways of a node's NIC. */
+/* Numbers of places. A stage has one for computing and one for summing, a NIC one for each of its two ways. */
 static inline size_t oracle_out(const struct oracle *o, size_t class)
 {
     return 2 * MOST_UNITS + 2 * o->in->classes[class].node;
@@ -43,7 +44,7 @@ static inline const struct oracle *oracle_of(const struct ah_cluster_problem *in
     return &o;
 }
 
-/* Returns what stage `s` has away for `block`, while `s->sharers` units share its host. */
+/* Returns what stage `s` has away for `block`, given that `s->sharers` units share the stage's host. */
 static inline const struct ah_problem_away *oracle_away(const struct ah_cluster_problem *in,
                                                         const struct ah_stage *s, size_t block)
 {
@@ -51,7 +52,7 @@ static inline const struct ah_problem_away *oracle_away(const struct ah_cluster_
     return &host->away[2 * block + (block - s->first < s->weights_away)];
 }
 
-/* Sets the sharers of each stage: all working GPUs of a node share its host, whichever pipeline they are in. */
+/* Sets the sharers of each stage. All working GPUs of a node share its host, whatever their pipeline. */
 static inline void oracle_share(const struct ah_cluster_problem *in, struct ah_arrangement *plan)
 {
     uint64_t gpus[MOST_CLASSES] = {0};
@@ -108,9 +109,9 @@ static inline double oracle_send(const struct oracle *o, size_t a, size_t b)
     return link->latency_us + (double)o->in->boundary_bytes / slices * 1e6 / link->bytes_per_s;
 }
 
-/* Tasks of each stage by number; `last`: the first task of its last backward. */
+/* The numbers of each stage's tasks. `last` is the first task of the stage's last backward. */
 struct oracle_names {
-    size_t forward[MOST_UNITS][64], backward[MOST_UNITS][64]; /* the pass, or its send */
+    size_t forward[MOST_UNITS][64], backward[MOST_UNITS][64]; /* task of the pass, or of its send */
     size_t last[MOST_UNITS];
 };
 
@@ -125,7 +126,7 @@ static inline void oracle_pipeline(struct oracle *o, const struct ah_pipeline *p
         per_stage[i] = at;
         at += 2 * m + (i + 1 < n ? m : 0) + (i > 0 ? m : 0);
     }
-    for (int round = 0; round < 2; round++) { /* round 0 numbers the tasks, round 1 adds them */
+    for (int round = 0; round < 2; round++) { /* round 0 gives the tasks numbers, round 1 adds them */
         if (round)
             o->n = per_stage[0];
         for (size_t i = 0; i < n; i++) {
@@ -170,8 +171,8 @@ static inline void oracle_pipeline(struct oracle *o, const struct ah_pipeline *p
     }
 }
 
-/* Sums blocks [first, end) (tied: the shared table) over the stages that hold them. `before`: the task that each stage
- * summed last. */
+/* Sums blocks [first, end) over the stages that hold them. If `tied`, sums the shared table instead. `before` is the
+ * task that each stage summed last. */
 static inline void oracle_segment(struct oracle *o, const struct oracle_names *names, size_t first,
                                   size_t end, bool tied, size_t before[MOST_UNITS])
 {
@@ -306,7 +307,7 @@ static inline double oracle_step_us(const struct ah_cluster_problem *in, const s
     return oracle_run(&o) + update;
 }
 
-/* True if GPU and host memory suffice for the stage's choices, and the update keeps its limit. */
+/* True if GPU and host memory suffice for the stage's choices, and the update is within its limit. */
 static inline bool oracle_suffices(const struct ah_cluster_problem *in, uint64_t in_flight,
                                    const struct ah_stage *s)
 {
@@ -335,8 +336,8 @@ static inline bool oracle_suffices(const struct ah_cluster_problem *in, uint64_t
     return share && host <= share && in->update_limit_us > 0 && oracle_update(in, s) <= in->update_limit_us;
 }
 
-/* Sets what a stage recomputes and has away, for the shortest passes. Ties: fewest weights away, then fewest
- * recomputed, then fewest selective, then fewest states away. Returns false if nothing fits. */
+/* Sets what a stage recomputes and has away, so that its passes are shortest. Ties go to the fewest weights away, then
+ * the fewest recomputed, then the fewest selective, then the fewest states away. Returns false if nothing fits. */
 static inline bool oracle_fit(const struct ah_cluster_problem *in, uint64_t in_flight, struct ah_stage *s)
 {
     const struct oracle *o = oracle_of(in);

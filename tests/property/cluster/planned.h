@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random clusters, models and trainings, planned whole.
+ * Plans for random clusters, models and trainings.
  *
  *     static struct planned c;
  *     planned_draw(&c, &random);          // fills c.request, which may be changed
@@ -68,7 +68,7 @@ static inline double planned_some(uint64_t *random, double least, double most)
     return least * pow(most / least, check_uniform(random));
 }
 
-/* Turns the devices into CPUs, with memory for what their ops pack. */
+/* Turns the devices into CPUs. Their memory has room for what their ops pack. */
 static inline void planned_of_cpus(struct planned *c)
 {
     c->cluster.device = AH_DEVICE_CPU;
@@ -133,7 +133,7 @@ static inline void planned_draw(struct planned *c, uint64_t *random)
         .generator = "test"};
 }
 
-/* Plans the drawn request; returns false if no plan was found that fits. */
+/* Plans the drawn request. Returns false if no plan fits. */
 static inline bool planned_plan(struct planned *c)
 {
     struct ah_error err = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Checks a replay against its rules (replay.h), using only the document and the starts and ends that the replay
- * reports. Everything must start exactly when it could, given what ended before and what took its NICs. Waits inside a
- * program are those of its rounds.
+ * reports. Everything must start at the earliest time allowed by what ended before and by the users of its NICs. Waits
+ * inside a program are those of its rounds.
  *
  *     struct played played;
  *     played_open(&played, &plan);        // plays it
@@ -29,7 +29,7 @@ struct played_stage {
     double *start_us, *end_us; /* (steps, items); INFINITY: not reported */
 };
 
-/* One use of a way of a NIC. */
+/* One use of one way of a NIC. */
 struct played_way {
     const char *node;
     bool out;
@@ -112,7 +112,7 @@ static inline size_t played_at(const struct played_stage *s, size_t step, uint32
     return step * s->graph.n_items + item;
 }
 
-/* Returns the end of all tiles of this op; negative: there is no such op. */
+/* Returns the end of all tiles of this op, or a negative time if there is no such op. */
 static inline double played_end(const struct played_stage *s, size_t step, enum ah_plan_op_kind kind,
                                 uint64_t block, uint64_t micro_batch)
 {
@@ -154,8 +154,8 @@ static inline void played_find_gates(struct played *p)
 
 /* ---- messages ---- */
 
-/* Returns when the message to the op has arrived and the place of the message that it sends is free; 0: it needs
- * neither. */
+/* Returns the time from which messages let the op begin: its own message has arrived, and the place of the message that
+ * it sends is free. Returns 0 if neither is needed. */
 static inline double played_message_us(const struct played_stage *s, size_t step, const struct ah_plan_op *op)
 {
     const struct ah_plan_part *part = s->program->part;
@@ -182,7 +182,7 @@ static inline double played_message_us(const struct played_stage *s, size_t step
     return us;
 }
 
-/* Returns the stage that an op sends to, if that stage is on another node; NULL: nothing leaves the node. */
+/* Returns the stage to which an op sends, if that stage is on another node. NULL: nothing leaves the node. */
 static inline const struct played_stage *played_target(const struct played_stage *s,
                                                        const struct ah_plan_op *op)
 {
@@ -199,7 +199,7 @@ static inline void played_take_way(struct played *p, const struct ah_cluster_pla
 {
     const struct played_way way = {stage->node, out, from_us, from_us + 1e6 * bytes / stage->nic_bytes_per_s,
                                    by};
-    for (size_t i = 0; i < p->n_ways; i++) /* a node with two stages in the sum counts once */
+    for (size_t i = 0; i < p->n_ways; i++) /* a node with two stages in the sum counts only once */
         if (p->ways[i].by == by && p->ways[i].out == out && !strcmp(p->ways[i].node, way.node))
             return;
     p->ways = realloc(p->ways, (p->n_ways + 1) * sizeof *p->ways);
@@ -227,7 +227,7 @@ static inline bool played_leaves(const struct played *p, const struct ah_cluster
     return false;
 }
 
-/* Users of NICs are numbered (`by`): items by their place in the arrays of all stages, then sums. */
+/* Users of NICs have numbers (`by`). Items come first, by their place in the arrays of all stages, and sums follow. */
 static inline void played_take_ways(struct played *p)
 {
     const struct ah_cluster_plan_training *t = &p->plan->training;
@@ -255,7 +255,7 @@ static inline void played_take_ways(struct played *p)
     }
 }
 
-/* Returns the first time at or after `us` when no other user has the ways that `by` takes. */
+/* Returns the first time, not before `us`, at which no other user has the ways of user `by`. */
 static inline double played_free_us(struct played *p, size_t by, double us)
 {
     const double ready_us = us;
@@ -313,7 +313,7 @@ static inline struct played_rings played_find_rings(struct played *p, const stru
     return rings;
 }
 
-/* Returns when the gradients of a block are summed over all pipelines. */
+/* Returns the time at which the gradients of a block are summed over all pipelines. */
 static inline double played_summed_us(const struct played *p, const struct played_stage *s, size_t step,
                                       uint64_t block)
 {
@@ -330,7 +330,7 @@ static inline double played_summed_us(const struct played *p, const struct playe
     return us;
 }
 
-/* Returns when an item could start if its lane and its NICs were free. */
+/* Returns the time at which an item could start if its lane and its NICs were free. */
 static inline double played_ready_us(const struct played *p, const struct played_stage *s, size_t step,
                                      uint32_t item, struct played_rings *rings)
 {
@@ -368,7 +368,7 @@ static inline void played_check_item(struct played *p, const struct played_stage
         assert_true(fabs(took_us - alone_us) <= 1e-12 * s->end_us[at]);
 }
 
-/* Checks a lane in order, round by round; an early item belongs to the next step. */
+/* Checks the items of a lane in order, round by round. An early item belongs to the next step. */
 static inline void played_check_lane(struct played *p, const struct played_stage *s, size_t lane,
                                      struct played_rings *rings)
 {
@@ -389,7 +389,7 @@ static inline void played_check_lane(struct played *p, const struct played_stage
 
 /* ---- sums ---- */
 
-/* Returns when all gradients of a block are final in a stage: once the last micro-batch has passed the block. */
+/* Returns the time at which a stage has all gradients of a block: when the last micro-batch has passed the block. */
 static inline double played_final_us(const struct played_stage *s, size_t step, uint64_t block)
 {
     const uint64_t last = s->program->training.micro_batches - 1;

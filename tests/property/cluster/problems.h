@@ -66,7 +66,7 @@ static inline void draw_network(struct case_problem *c, uint64_t *random)
         }
 }
 
-/* Draws block `b` for every number of sharers; above some number, the host is slower than the link. */
+/* Draws block `b` for every number of sharers. Above some number, the host is slower than the link. */
 static inline void draw_block_away(struct case_problem *c, uint64_t *random, size_t k, size_t b, double pace,
                                    double slower)
 {
@@ -96,7 +96,7 @@ static inline void draw_block_away(struct case_problem *c, uint64_t *random, siz
     }
 }
 
-/* Some kinds of some problems have a host, of any speed; weights that are away come with or without their states. */
+/* Draws hosts, of any speed, for some kinds of some problems. Weights are away with or without their states. */
 static inline void draw_away(struct case_problem *c, uint64_t *random)
 {
     static const double limits_us[] = {0, 60, 300, 1e9};
@@ -113,7 +113,7 @@ static inline void draw_away(struct case_problem *c, uint64_t *random)
     }
 }
 
-/* Makes all blocks from the third to the last but one like the second. */
+/* Makes all blocks from the third to the last but one equal to the second. */
 static inline void make_layers_alike(struct case_problem *c, size_t k)
 {
     for (size_t b = 2; b + 1 < c->problem.n_blocks; b++) {
@@ -124,7 +124,7 @@ static inline void make_layers_alike(struct case_problem *c, size_t k)
     }
 }
 
-/* Draws at most `blocks` blocks, `units` units and `micro_batches`. Equal arguments give equal problems. */
+/* Draws up to `blocks` blocks, `units` units and `micro_batches`. Equal arguments give equal problems. */
 static inline void draw_problem(struct case_problem *c, uint64_t *random, size_t blocks, size_t units,
                                 uint64_t micro_batches)
 {
@@ -165,7 +165,7 @@ static inline void draw_problem(struct case_problem *c, uint64_t *random, size_t
         make_layers_alike(c, k);
 }
 
-/* Slows down the network between nodes and inside them. */
+/* Makes the network slower, between nodes and inside them. */
 static inline void slow_down(struct case_problem *c, double times)
 {
     for (size_t i = 0; i < c->problem.n_classes; i++)
@@ -174,7 +174,7 @@ static inline void slow_down(struct case_problem *c, double times)
         c->links[i].bytes_per_s /= times;
 }
 
-/* Lists the class of every unit, class by class or in any order. */
+/* Lists the class of every unit. The list is class by class, or in any order. */
 static inline size_t draw_units(const struct ah_cluster_problem *in, uint64_t *random, bool any_order,
                                 size_t classes[MOST_UNITS])
 {
@@ -190,7 +190,7 @@ static inline size_t draw_units(const struct ah_cluster_problem *in, uint64_t *r
     return n;
 }
 
-/* Draws pipelines of all units, splits and shares. Returns false if the arrangement does not fit. */
+/* Draws an arrangement: pipelines of all units, splits and shares. Returns false if it does not fit. */
 static inline bool draw_arrangement(const struct ah_cluster_problem *in, uint64_t *random, bool any_order,
                                     struct ah_draft *draft)
 {

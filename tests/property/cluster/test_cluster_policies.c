@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Other systems' arrangements on random problems: complete, within memory, as fast as they say, never faster than ours.
- * `megatron` is the best of all its grids, enumerated here.
+ * Tests other systems' arrangements on random problems. They are complete, fit the memory, take the time that they
+ * state, and are never faster than ours. `megatron` equals the best of its grids, which the test enumerates.
  */
 #include "planner/cluster/mixed.h"
 #include "planner/cluster/policies/cluster_policies.h"
@@ -19,7 +19,7 @@ static size_t problems(void)
     return check_scaled(INSTANCES);
 }
 
-/* Slow enough that HexiScale's costs favour higher degrees in some cases. */
+/* The rates are so slow that HexiScale's costs favour higher degrees in some cases. */
 static const double rates[2 * MOST_KINDS] = {1e12, 2.5e12, 4e12, 1e12, 2.5e12, 4e12};
 
 static double search(const struct ah_cluster_problem *problem, enum ah_cluster_policy policy,
@@ -158,7 +158,7 @@ TEST(cluster_policies, degrees_share_the_nodes_gpus)
 
 /* ---- megatron ---- */
 
-/* Returns the stage of block `b` in an even split: each stage gets `per` counted blocks. */
+/* Returns the stage of block `b` in an even split, in which each stage gets `per` counted blocks. */
 static size_t even_stage(const struct ah_cluster_problem *problem, unsigned counts, size_t per, size_t b)
 {
     size_t counted = 0;
@@ -199,7 +199,7 @@ static double grid_us(const struct ah_cluster_problem *problem, struct ah_draft 
     return result.step_us;
 }
 
-/* Returns the time of the best grid of these units and of all rows that start with them. `used`: nodes in the row. */
+/* Returns the time of the best grid of these units and all rows that start with them. `used` has the row's nodes. */
 static double best_grid_us(const struct ah_cluster_problem *problem, struct ah_draft *draft, size_t *units,
                            size_t n, unsigned used)
 {

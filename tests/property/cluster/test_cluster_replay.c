@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs of plans for random clusters, models and trainings, replayed together:
+ * Replays the programs of plans for random clusters, models and trainings together:
  *
  * 1. Every item and sum starts exactly when it can (played.h), even where lanes of some programs are a thousand times
  *    slower than others.
@@ -23,7 +23,7 @@ struct seen {
     double least, most, sum;
 };
 
-/* Draws more micro-batches, more slow networks and some larger nodes; half of the cases may use another policy. */
+/* Draws more micro-batches, more slow networks and some larger nodes. Half of the cases may use another policy. */
 static void draw(struct planned *c, uint64_t *random)
 {
     static const uint64_t batches[] = {1, 3, 8, 12, 24};
@@ -71,11 +71,11 @@ static double compute_us(const struct ah_plan *program, bool updates, uint64_t m
     return us;
 }
 
-/* Returns the simulation's step, with updates as in programs: one rate for all blocks of a stage. */
+/* Returns the step of the simulation. As in programs, updates have one rate for all blocks of a stage. */
 static double simulated_us(const struct played *p)
 {
     double update_us = 0;
-    bool shares = false; /* one table, which an arrangement counts at both embedding and head */
+    bool shares = false; /* one stage has the table, which an arrangement counts at both embedding and head */
     for (size_t i = 0; i < p->n; i++) {
         update_us = fmax(update_us, compute_us(p->stages[i].program, true, UINT64_MAX));
         shares = shares || (p->stages[i].program->model.tied && p->stages[i].program->part->stages == 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cuts of small random graphs against all partitions: every part has a vertex, none is heavier than it must be, and the
- * cut seldom exceeds the least cut of such partitions.
+ * Compares cuts of small random graphs with all partitions. Every part has a vertex, and the heaviest part is as light
+ * as possible. The cut seldom exceeds the least cut of partitions with such parts.
  */
 #include "planner/cluster/policies/cuts.h"
 #include "tests/property/cluster/problems.h"
@@ -27,7 +27,7 @@ static void draw_graph(struct graph *g, uint64_t *random)
     }
 }
 
-/* Weighs the heaviest part and the cut; returns false if a part is empty. */
+/* Computes the weights of the heaviest part and of the cut. Returns false if a part is empty. */
 static bool judge(const struct graph *g, size_t k, const size_t *part, double *ret_heaviest, double *ret_cut)
 {
     double weight[MOST_VERTICES] = {0};
@@ -45,7 +45,7 @@ static bool judge(const struct graph *g, size_t k, const size_t *part, double *r
     return true;
 }
 
-/* Returns the least cut of partitions whose heaviest part weighs at most `limit`. */
+/* Returns the least cut among partitions whose heaviest part is within `limit`. */
 static double least_cut(const struct graph *g, size_t k, double limit)
 {
     size_t part[MOST_VERTICES] = {0};
@@ -85,7 +85,7 @@ TEST(cuts, are_near_the_least)
     assert_true(least >= GRAPHS * 8 / 10);
 }
 
-/* Four pairs of neighbours: fast links stay inside parts, or connect parts if edges weigh the inverse. */
+/* There are four pairs of neighbours. Fast links stay inside parts, or connect parts if edges weigh the inverse. */
 TEST(cuts, keep_heavy_edges)
 {
     double weights[8], edges[64], inverse[64];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Estimates against simulations of random arrangements: exactly the mixture if there is one pipeline, within 15 % if
- * blocks and micro-batches are dealt as the search deals them.
+ * Compares estimates with simulations of random arrangements. The estimate of one pipeline is exactly the mixture. If
+ * blocks and micro-batches are dealt as in the search, the estimate is within 15 %.
  */
 #include "planner/cluster/sim/stage_estimate.h"
 #include "planner/cluster/sim/stage_sim.h"
@@ -34,7 +34,7 @@ static bool draw_pipeline(struct case_problem *c, uint64_t *random, struct ah_dr
     return draw_arrangement(&c->problem, random, true, draft) && draft->arrangement.n_pipelines == 1;
 }
 
-/* Expects 4/5 of formula (F), plus 1/5 of the pipeline's time by itself, plus the update. */
+/* Checks that the estimate is 4/5 of formula (F), plus 1/5 of the time of the pipeline alone, plus the update. */
 static void check_alone(const struct case_problem *c, const struct ah_draft *draft)
 {
     const struct ah_pipeline *pipeline = &draft->arrangement.pipelines[0];
@@ -77,7 +77,7 @@ static void draw_large(struct case_problem *c, uint64_t *random)
     slow_down(c, draw_real(random, 1, 5));
 }
 
-/* Returns estimate / simulation of random pipelines with the best splits and shares; 0: they do not fit. */
+/* Returns estimate / simulation of random pipelines with the best splits and shares, or 0 if they do not fit. */
 static double ratio(struct case_problem *c, uint64_t *random)
 {
     struct ah_error err = {0};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The search against trying everything: on small random clusters, every set of pipelines, every order of units, every
- * split of blocks and every share of micro-batches is simulated by the oracle, with every limit on the update, and
- * hosts shared by the units that work. An exhausted search finds that optimum; no bound is above it. The same holds
- * where pipelines must keep groups of micro-batches.
+ * Compares the search with trying everything on small random clusters. The oracle simulates every set of pipelines,
+ * order of units, split of blocks and share of micro-batches, with every limit on the update. Working units share their
+ * hosts. An exhausted search finds the optimum, and no bound exceeds the optimum. Problems with groups of micro-batches
+ * that pipelines must keep are tested in the same way.
  */
 #include "planner/cluster/bound/relaxation.h"
 #include "planner/cluster/search/arrangement_search.h"
@@ -13,11 +13,11 @@
 
 enum { INSTANCES = 600, GROUPED = 300, PIPELINES_MAX = 20000, PLANS_MAX = 60000, MENU_MAX = 40 };
 
-/* A stage's best treatment, out of all, under each limit on the update, from the largest limit down. */
+/* For each limit on the update, from the largest down, the best of all treatments of a stage. */
 struct menu {
     bool made;
     struct ah_stage items[MENU_MAX];
-    double updates_us[MENU_MAX]; /* 0: nothing is away, any limit will do */
+    double updates_us[MENU_MAX]; /* 0: nothing is away, so any limit is kept */
     size_t n;
 };
 
@@ -57,7 +57,7 @@ static void make_menu(const struct ah_cluster_problem *in, struct ah_stage stage
     }
 }
 
-/* Takes from every stage's menu the first treatment within the limit. Returns false if a stage has none. */
+/* Takes from every stage's menu the first treatment within the limit. Returns false if some stage has none. */
 static bool choose(struct all *all, struct ah_arrangement *plan, double limit_us, double *ret_longest_us)
 {
     *ret_longest_us = 0;
@@ -123,8 +123,8 @@ static int by_stages(const void *a, const void *b)
                                       : (int)p->micro_batches - (int)q->micro_batches;
 }
 
-/* The first pipeline takes the leading groups, every other pipeline takes one group. Returns false if a pipeline has a
- * different number of micro-batches. Equal pipelines keep their order. */
+/* Gives the first pipeline the leading groups, and every other pipeline one group. Equal pipelines keep their order.
+ * Returns false if a pipeline's number of micro-batches does not fit its groups. */
 static bool put_in_groups(const struct ah_problem_groups *groups, struct ah_arrangement *plan)
 {
     struct ah_pipeline sorted[MOST_UNITS];
@@ -203,7 +203,7 @@ static void all_sets(struct all *all, size_t from)
     }
 }
 
-/* Returns the optimum; INFINITY: nothing fits; negative: there are too many plans to try. */
+/* Returns the optimum, INFINITY if nothing fits, or a negative number if there are too many plans to try. */
 static double try_all(const struct ah_cluster_problem *in, uint64_t *ret_plans)
 {
     struct all all = {
@@ -291,7 +291,7 @@ static void check_problem(struct case_problem *c, double optimum_us, struct tall
     ah_draft_release(&best);
 }
 
-/* Cuts the micro-batches into groups; some numbers of pipelines may be excluded. */
+/* Cuts the micro-batches into groups. Some numbers of pipelines may be excluded. */
 static void draw_groups(struct ah_cluster_problem *in, uint64_t *groups, uint64_t *random)
 {
     size_t n = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The grouping bound against the optimum found by exhaustion (test_exhaust.c compares that with all plans): it never
- * exceeds the optimum, and it is closer to it than the relaxation.
+ * Compares the grouping bound with the optimum of an exhausted search, which test_exhaust.c compares with all plans.
+ * The bound never exceeds the optimum, and is closer to the optimum than the relaxation.
  */
 #include "planner/cluster/bound/bound_raise.h"
 #include "planner/cluster/bound/grouping.h"
@@ -30,7 +30,7 @@ static bool proves(struct ah_grouping *grouping, double step_us)
     return does;
 }
 
-/* Gives two settings like this one known bounds: the second's bound is raised to the first's, and no further. */
+/* Gives known bounds to two settings like this one. The second's bound is raised to the first's, and no further. */
 static void check_certificate(const struct ah_cluster_problem *in, double relaxed_us, double optimum_us)
 {
     struct ah_setting settings[] = {{.problem = *in, .bound_us = relaxed_us},
@@ -79,7 +79,7 @@ TEST(grouping, is_below_the_optimum)
     while (tally.problems < problems) {
         struct case_problem c;
         draw_problem(&c, &random, 7, MOST_UNITS, 9);
-        for (size_t b = 0; b < c.problem.n_blocks && tally.problems % 2; b++) /* make sums matter */
+        for (size_t b = 0; b < c.problem.n_blocks && tally.problems % 2; b++) /* makes sums matter */
             c.gradient_bytes[b] *= 10;
         double optimum_us = find_optimum_us(&c.problem);
         if (!isinf(optimum_us))

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Predictions against iterations measured on unequal GPUs: the Sailor project's published runs (MIT licence) of
- * OPT-350M, sequence 2048, fp32, micro-batches of 2, with its layer profile and node bandwidths. Given their
- * arrangements, we predict iteration times and gradient sums. No constant of the model was fitted to these runs.
+ * Compares predictions with iterations measured on unequal GPUs. They are the Sailor project's published runs (MIT
+ * licence) of OPT-350M, with sequence 2048, fp32 and micro-batches of 2. The Sailor project's layer profile and node
+ * bandwidths are used. Given the arrangements of the runs, we predict iteration times and gradient sums. No constant of
+ * the model was fitted to these runs.
  *
  * The profile has milliseconds of the first layer (embedding), a block, and the last layer (head); a stage's layers
- * include the first and the last. It has neither optimizer steps nor latencies: both are 0 here. Layers of 1024 x 4096
- * have 12.6 million parameters, the tables 50272 x 1024. With one pipeline no sums were measured, so embedding and head
- * are taken as not tied.
+ * include the first and the last. The profile has neither optimizer steps nor latencies, so they are 0 here. Layers of
+ * 1024 x 4096 have 12.6 million parameters, the tables 50272 x 1024. With one pipeline no sums were measured, so
+ * embedding and head are taken as not tied.
  */
 #include "planner/cluster/sim/stage_sim.h"
 #include "tests/support/check.h"
@@ -107,7 +108,7 @@ static void set_network(struct cluster *c, const struct run *run)
     }
 }
 
-/* Predicts an iteration. Micro-batches are shared evenly, as in the measured runs. */
+/* Predicts an iteration. Micro-batches are shared evenly, as in the measured run. */
 static double predict_s(const struct run *run, double *ret_sync_s)
 {
     static struct cluster c;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages of programs of plans for random clusters:
+ * Tests messages in the programs of plans for random clusters:
  *
  * 1. They match the ops, found position by position, and are stored in the tensors named for them.
- * 2. Stages can do their steps together exactly if a graph of all positions of three steps has no cycle. This holds for
+ * 2. Stages can do their steps together exactly if the graph of all positions of three steps has no cycle. Tested for
  *    the planner's programs, and for copies whose places are free later, many of which deadlock.
  * 3. A program with a changed op or tensor is refused, or still says the same.
  */
@@ -42,7 +42,7 @@ static bool trains(const struct ah_plan *plan)
     return ah_plan_is_head(plan, plan->n_blocks - 1);
 }
 
-/* Returns the first position that needs the gradient of a micro-batch, or the message that replaces it. */
+/* Returns the first position that needs the gradient of a micro-batch, or the message in place of the gradient. */
 static size_t first_need(const struct ah_plan *plan, uint64_t m)
 {
     const uint64_t ahead = ah_turn_ahead(plan->part->stage, plan->part->stages, plan->training.micro_batches);
@@ -110,7 +110,7 @@ static void check_last_uses(const struct ah_messages *m)
 struct graph {
     size_t first[STAGES + 1]; /* node of position 0 in a stage's step 0 */
     size_t *from, *to, n_edges, room;
-    unsigned *left; /* edges into each node that remain */
+    unsigned *left; /* for each node, how many incoming edges remain */
 };
 
 static size_t node(const struct graph *g, const struct pipeline *p, size_t stage, size_t step,
@@ -132,7 +132,7 @@ static void edge(struct graph *g, size_t from, size_t to)
     g->left[to]++;
 }
 
-/* The message sent at `sent->at` is needed at `expected->at`, and its place is free from `expected->from` on. */
+/* Adds the edges of a message sent at `sent->at`, needed at `expected->at`, with a place from `expected->from` on. */
 static void message_edges(struct graph *g, const struct pipeline *p, size_t sender,
                           const struct ah_message *sent, size_t receiver, const struct ah_message *expected)
 {
@@ -163,7 +163,7 @@ static void build(struct graph *g, const struct pipeline *p)
         }
 }
 
-/* True if nodes remain after repeatedly removing nodes without incoming edges: they contain a cycle. */
+/* True if there is a cycle, that is, if nodes remain after repeatedly removing nodes without incoming edges. */
 static bool has_circle(const struct pipeline *p)
 {
     struct graph g = {0};
@@ -203,7 +203,7 @@ static void open_pipeline(struct pipeline *p, const struct planned *c, size_t pi
     }
 }
 
-/* Delays when places of one stage become free, each by at most `most` positions; the positions that need them stay. */
+/* Delays when places of one stage become free, each by up to `most` positions. Positions that need them stay. */
 static void delay(struct ah_messages *m, uint64_t most, uint64_t *random)
 {
     static const enum ah_channel in[] = {AH_CHANNEL_OUTPUT_IN, AH_CHANNEL_GRADIENT_IN};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * More resources never make the optimum of small clusters slower: another unit may idle, and more memory need not be
- * used. A cluster of equal units is at least as fast as the best symmetric grid.
+ * Tests that more resources never make the optimum of small clusters slower, because an added unit may idle and added
+ * memory may stay unused. Also tests that a cluster of equal units is no slower than the best symmetric grid.
  */
 #include "planner/cluster/sim/stage_sim.h"
 #include "tests/property/cluster/optimum.h"
@@ -40,7 +40,7 @@ TEST(monotone, more_is_never_slower)
     assert_true(faster > problems() / 4);
 }
 
-/* Returns the step time of D pipelines of P equal stages with equal shares; INFINITY if they do not divide or fit. */
+/* Returns the step time of D pipelines of P equal stages with equal shares; INFINITY: they do not divide or fit. */
 static double grid_us(const struct ah_cluster_problem *problem, size_t pipelines, size_t stages)
 {
     struct ah_draft draft;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs of plans for random clusters, models and trainings:
+ * Tests the programs of plans for random clusters, models and trainings:
  *
  * 1. The plan check, which compiles each program again, accepts it, and the whole document reads back as written.
  * 2. It has the stage's blocks and configs, and takes no more GPU and host memory than the stage says. A plan whose
@@ -166,7 +166,7 @@ static void check_time(const struct ah_cluster_plan_stage *stage, const struct a
         (double)program->training.micro_batches * (stage->forward_us + stage->backward_us + stage->send_us);
     double told_us = passes_us + stage->update_us, us = program->time.step_us;
     if (!is_away(program)) {
-        double update_us = 0; /* at one rate for all blocks, the slowest */
+        double update_us = 0; /* all blocks have one rate, the slowest */
         for (size_t i = 0; i < program->n_ops; i++)
             update_us += program->ops[i].op == AH_PLAN_DEVICE_ADAM ? program->ops[i].us : 0;
         const bool shares =

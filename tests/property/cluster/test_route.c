@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks the order of stages against all orders of up to six nodes, and islands against a flood fill over fast links.
+ * Compares the order of stages with all orders of up to six nodes, and islands with a flood fill over fast links.
  */
 #include "planner/cluster/search/islands.h"
 #include "planner/cluster/search/route.h"
@@ -43,7 +43,7 @@ static void draw_islands(struct network *n, size_t nodes, uint64_t *random)
     }
 }
 
-/* Returns the least time over all orders of the entries from `at` on. */
+/* Returns the least time over all orders of the entries beginning at `at`. */
 static double least_us(const struct network *n, size_t *classes, size_t count, size_t at)
 {
     double least = INFINITY;
@@ -104,7 +104,7 @@ TEST(route, stays_where_links_are_alike)
     assert_int_equal(classes[4], 2);
 }
 
-/* Marks the nodes that links of at least `least` bytes per second connect to `from`. */
+/* Marks the nodes connected to `from` by links of `least` or more bytes per second. */
 static void flood(const struct network *n, size_t from, double least, bool *reached)
 {
     reached[from] = true;

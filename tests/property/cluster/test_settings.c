@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Settings of a cluster of four types, a degree for each: the test builds every combination that could be searched and
- * bounds it by its relaxation. Combinations that the search left out are no faster than the result.
+ * Tests settings of a cluster with four types of GPU, with a degree for each type. The test builds every combination
+ * that could be searched, and bounds its time by its relaxation. None left out by the search is faster than the result.
  */
 #include "planner/cluster/search/settings.h"
 
@@ -63,7 +63,7 @@ static bool is_among(const struct ah_settings *settings, const uint64_t *tp, uin
     return false;
 }
 
-/* Returns a step time that no plan with these degrees beats. */
+/* Returns a lower bound on the step time of plans with these degrees. */
 static double bound_of(const struct fixture *f, const uint64_t *tp, uint64_t micro_batches)
 {
     struct ah_error err = {0};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hosts with little or slow memory and slow links. Adding a GPU to a node never makes the plan slower, since the GPU
- * may idle and take nothing from its host: random clusters of up to four nodes are planned with and without it. The
- * optimum with shared hosts is the least over all numbers of units, each with the host share of that number even if
- * some idle. A bound of a setting with hosts never exceeds its optimum.
+ * Tests hosts with little or slow memory and slow links. Adding a GPU to a node never makes the plan slower, since the
+ * GPU may idle and take nothing from its host. So random clusters of up to four nodes are planned with and without that
+ * GPU. The optimum with shared hosts is the least over all numbers of units, where each unit has the host share for
+ * that number, even if some units idle. A bound of a setting with hosts never exceeds the setting's optimum.
  */
 #include "planner/cluster/bound/bound_raise.h"
 #include "planner/cluster/bound/grouping.h"
@@ -31,14 +31,14 @@ static size_t problems(void)
     return check_scaled(INSTANCES);
 }
 
-/* A cluster with types of GPU made for the test. */
+/* A cluster whose types of GPU are made for the test. */
 struct case_cluster {
     struct ah_cluster cluster;
     struct ah_cluster_gpu gpus[TYPES];
     struct ah_cluster_node nodes[NODES];
 };
 
-/* Draws at most `gpus` GPUs in `nodes` nodes, with little memory on GPUs and hosts and slow links to the hosts. */
+/* Draws up to `gpus` GPUs in `nodes` nodes. GPUs and hosts have little memory, and links to the hosts are slow. */
 static void draw_cluster(const struct ah_cluster *like, uint64_t *random, size_t nodes, size_t gpus,
                          struct case_cluster *c)
 {
@@ -81,7 +81,7 @@ static struct ah_cluster_request request_of(const struct ah_model *model, const 
                                        .generator = "test"};
 }
 
-/* Returns the step time in us; INFINITY: nothing fits. */
+/* Returns the step time in us, or INFINITY if nothing fits. */
 static double plan_us(const struct ah_model *model, const struct ah_cluster *cluster, bool *exhausted)
 {
     const struct ah_cluster_request request = request_of(model, cluster);
@@ -128,7 +128,7 @@ TEST(shares, one_more_gpu_is_never_slower)
     ah_document_release(&model);
 }
 
-/* Returns the optimum with `units` of each class, each with the host share of that many units even if some idle. */
+/* Returns the optimum with `units` of each class. Each unit has the host share for that many, even if some idle. */
 static double fixed_us(const struct ah_cluster_problem *problem, const size_t units[MOST_CLASSES])
 {
     struct ah_cluster_problem fixed = *problem;
@@ -138,7 +138,7 @@ static double fixed_us(const struct ah_cluster_problem *problem, const size_t un
     fixed.classes = classes;
     fixed.kinds = kinds;
     fixed.n_kinds = problem->n_classes;
-    for (size_t c = 0; c < problem->n_classes; c++) { /* each class gets a kind of its own */
+    for (size_t c = 0; c < problem->n_classes; c++) { /* each class gets its own kind */
         kinds[c] = *ah_problem_kind_of(problem, c);
         for (size_t s = 0; s < MOST_UNITS && kinds[c].n_hosts; s++)
             hosts[c][s] = kinds[c].hosts[units[c] - 1];
@@ -209,7 +209,7 @@ struct tally {
     size_t compared, above_relaxation, above_alone;
 };
 
-/* Checks the bound with each unit alone on its host, and the one raised over the numbers of sharing units. */
+/* Checks two bounds: one as if each unit were alone on its host, and one raised over the numbers of sharing units. */
 static void check_bound(const struct ah_setting *setting, struct tally *tally)
 {
     struct ah_setting raised = *setting;
@@ -258,7 +258,7 @@ TEST(shares, the_bound_is_below_the_optimum)
     ah_document_release(&model);
 }
 
-/* Six GPUs in each node give too many numbers of units to bound each, so the bound is that of units alone on hosts. */
+/* With six GPUs a node, there are too many numbers of units to bound. So the bound is that of units alone on hosts. */
 TEST(shares, a_plan_has_its_bound)
 {
     struct ah_document model, document;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The split of blocks against all splits: for random sequences of units, it has the formula's least value within
- * memory, and none is found where none fits. Remembered stages equal those fitted anew.
+ * Compares the split of blocks with all splits, for random sequences of units. The split has the formula's least value
+ * among those within memory, and no split is found where none fits. Remembered stages equal stages fitted anew.
  */
 #include "planner/cluster/search/split.h"
 #include "tests/property/cluster/problems.h"
@@ -41,7 +41,7 @@ static double least_us(const struct ah_cluster_problem *problem, struct ah_pipel
     return least;
 }
 
-/* Checks that cached stages equal stages fitted anew, whether they were asked for before or not. */
+/* Checks that cached stages equal stages fitted anew, for stages requested before and for new ones. */
 static void check_fits(const struct ah_cluster_problem *problem, struct ah_fits *fits,
                        struct ah_pipeline *pipeline)
 {
@@ -49,7 +49,7 @@ static void check_fits(const struct ah_cluster_problem *problem, struct ah_fits 
     struct ah_pipeline other = {stages, pipeline->n_stages, pipeline->micro_batches};
     memcpy(stages, pipeline->stages, pipeline->n_stages * sizeof *stages);
     assert_true(ah_pipeline_fit(problem, pipeline) && ah_fits_pipeline(fits, &other));
-    for (size_t i = 0; i < other.n_stages; i++) { /* the struct has no padding */
+    for (size_t i = 0; i < other.n_stages; i++) { /* compares bytes, as there is no padding */
         assert_memory_equal(&stages[i], &pipeline->stages[i], sizeof *stages);
         for (size_t sharers = 1; sharers <= problem->classes[stages[i].class].units; sharers++) {
             struct ah_stage stage = stages[i], again;

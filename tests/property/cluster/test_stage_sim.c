@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The simulated step of random arrangements equals the oracle's, is no shorter than its necessary work, and has the
+ * Tests the simulated step of random arrangements. It equals the oracle's, covers its necessary work, and has the
  * planned memory.
  */
 #include "planner/cluster/bound/relaxation.h"
@@ -22,7 +22,7 @@ static double path_us(const struct ah_cluster_problem *in, const struct ah_pipel
     return us;
 }
 
-/* Checks that passes and update take as long as the oracle's. */
+/* Checks that passes and update take as long as in the oracle. */
 static void check_treatment(const struct ah_cluster_problem *in, const struct ah_stage *stage,
                             const struct ah_stage *best)
 {
@@ -34,7 +34,7 @@ static void check_treatment(const struct ah_cluster_problem *in, const struct ah
     assert_true(fabs(oracle_update(in, best) - stage->update_us) <= 1e-9 * (1 + stage->update_us));
 }
 
-/* Sorts the starts of a stage's passes into forwards and backwards, in 1F1B order. */
+/* Splits the starts of a stage's passes into those of forwards and of backwards, in 1F1B order. */
 static void sort_starts(const struct ah_pipeline *pipeline, size_t stage, const double *starts_us,
                         double ret_us[2][MOST_MICRO_BATCHES])
 {
@@ -156,7 +156,8 @@ TEST(stage_sim, equals_the_oracle)
     assert_true(several > problems() / 4 && recomputing && states && weights);
 }
 
-/* A simulation with a limit gives the same step or says that it exceeds the limit, early if by much. */
+/* Checks simulations with a limit. They give the step simulated without a limit, or say that it exceeds the limit. If
+ * it does by much, they end early. */
 static void check_limits(const struct ah_cluster_problem *in, const struct ah_arrangement *arrangement,
                          size_t *early)
 {
@@ -195,12 +196,12 @@ TEST(stage_sim, a_limit_only_hides_what_is_longer)
     assert_true(early > problems()); /* two per problem */
 }
 
-/* NICs so slow that most transfers wait, and pipelines that cross them in any order: the transfer that can start first
- * goes first, whatever could have started before its NIC was taken. */
+/* NICs are so slow that most transfers wait, and pipelines cross them in any order. The transfer that can start first
+ * goes first, even if another could have started before its NIC was taken. */
 TEST(stage_sim, transfers_pass_in_the_order_of_their_start)
 {
     uint64_t random = 0x9e3779b97f4a7c15;
-    for (size_t n = 0; n < 4 * problems();) { /* about one problem in a hundred depends on this order */
+    for (size_t n = 0; n < 4 * problems();) { /* one problem in a hundred depends on this */
         struct case_problem c;
         struct ah_draft draft;
         struct ah_error err = {0};
@@ -221,7 +222,7 @@ TEST(stage_sim, transfers_pass_in_the_order_of_their_start)
     }
 }
 
-/* The step is (m + P - 1)(forward + backward) where all stages are equal and transfers are free. */
+/* If all stages are equal and transfers are free, the step is (m + P - 1)(forward + backward). */
 TEST(stage_sim, formula_of_equal_stages)
 {
     uint64_t random = 88172645463325252;

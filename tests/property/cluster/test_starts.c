@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Start arrangements of the search where fast links form islands: the best start is no slower than an arrangement made
- * by hand, wherever the document lists the nodes of an island.
+ * Tests the search's start arrangements on clusters where fast links form islands. The best start is no slower than an
+ * arrangement made by hand, in whatever order the document lists the nodes of an island.
  */
 #include "planner/cluster/search/arrangement_search_internal.h"
 #include "planner/cluster/sim/stage_sim.h"
@@ -13,7 +13,7 @@
 
 enum { BLOCKS = 12, ISLANDS = 3, NODES = 2 * ISLANDS };
 
-/* Island i has a node of fast units and a node of slow units, nodes `at[i][k]`. */
+/* Island i has a node of fast units and a node of slow units. Their numbers are `at[i][k]`. */
 struct sites {
     struct ah_cluster_problem problem;
     struct ah_problem_kind kinds[2];
@@ -24,7 +24,7 @@ struct sites {
     size_t at[ISLANDS][2];
 };
 
-/* Units hold `room` blocks and recompute nothing; slow ones have a little less memory. */
+/* Makes a cluster in which units hold `room` blocks and recompute nothing. Slow units have a little less memory. */
 static void make(struct sites *s, size_t islands, size_t units, size_t room, size_t shift)
 {
     const size_t nodes = 2 * islands;
@@ -50,7 +50,7 @@ static void make(struct sites *s, size_t islands, size_t units, size_t room, siz
     }
     size_t island[NODES];
     for (size_t i = 0; i < nodes; i++) {
-        size_t node = (i * 5 + shift) % nodes; /* 5 shares no factor with 4 or 6 */
+        size_t node = (i * 5 + shift) % nodes; /* a permutation, because 5 shares no factor with 4 or 6 */
         island[node] = i / 2;
         s->at[i / 2][i % 2] = node;
         s->classes[node] = (struct ah_problem_class){i % 2, node, units, 1e10};
@@ -60,7 +60,7 @@ static void make(struct sites *s, size_t islands, size_t units, size_t room, siz
             s->links[a * nodes + b] = (struct ah_problem_link){island[a] == island[b] ? 1e10 : 1e8, 5};
 }
 
-/* Compares the best start with pipelines of `classes`, each of `stages` stages. */
+/* Compares the best start with pipelines of `classes`, which have `stages` stages each. */
 static void compare(const struct sites *s, const size_t *classes, size_t pipelines, size_t stages)
 {
     struct ah_error err = {0};
@@ -89,7 +89,7 @@ static void compare(const struct sites *s, const size_t *classes, size_t pipelin
     ah_draft_release(&best);
 }
 
-/* With small sums and large activations, each island gets a pipeline. */
+/* If sums are small and activations large, each island gets a pipeline. */
 TEST(starts, keep_pipelines_on_islands)
 {
     static struct sites s;
@@ -102,7 +102,7 @@ TEST(starts, keep_pipelines_on_islands)
     }
 }
 
-/* With memory for one copy only, the pipeline crosses between the islands once. */
+/* Memory suffices for only one copy, and the pipeline crosses between the islands only once. */
 TEST(starts, cross_seldom)
 {
     static struct sites s;
@@ -113,7 +113,7 @@ TEST(starts, cross_seldom)
     }
 }
 
-/* Pipelines that differ only in their nodes are split alike, and no others are. */
+/* Exactly the pipelines that differ only in their nodes are split alike. */
 TEST(starts, alike_pipelines_are_split_alike)
 {
     static struct sites s;

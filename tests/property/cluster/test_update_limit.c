@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One limit on all updates against no rule at all: for one or two stages, the oracle simulates every treatment of
- * either with every treatment of the other. The chosen limit never beats the best of them, is rarely slower, and is
- * never slower than the same pipeline with nothing away.
+ * Compares one limit on all updates with free choice. For one or two stages, the oracle simulates every combination of
+ * the stages' treatments. The chosen limit is never faster than the best combination and rarely slower. It is never
+ * slower than the pipeline with nothing away.
  */
 #include "planner/cluster/search/update_limit.h"
 #include "tests/property/cluster/oracle.h"
@@ -17,7 +17,7 @@ struct free_choice {
     double best_us;
 };
 
-/* Tries every treatment of the stages from `i` on for which GPU and host memory suffice. */
+/* Tries every treatment of stage `i` and the stages after it for which GPU and host memory suffice. */
 static void try_all(struct free_choice *f, size_t i)
 {
     struct ah_pipeline *pipeline = &f->plan.pipelines[0];
@@ -36,7 +36,7 @@ static void try_all(struct free_choice *f, size_t i)
                         try_all(f, i + 1);
 }
 
-/* Draws a pipeline of the problem's first units, cut anywhere. */
+/* Draws a pipeline of the problem's first units, cut at random blocks. */
 static void draw_pipeline(const struct ah_cluster_problem *in, uint64_t *random, struct ah_pipeline *pipeline)
 {
     size_t units = in->classes[0].units + (in->n_classes > 1 ? in->classes[1].units : 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Worlds of planned pipelines: every rank is what its stage says. A broken plan is refused with one sentence before any
- * rank starts: by the reader of documents, by the joint replay of programs, or by the world itself, which checks even
- * if nothing else did.
+ * Tests worlds of planned pipelines. Every rank is what its stage says. A broken plan is refused with one sentence
+ * before any rank starts. The reader of documents, the joint replay of programs, or the world itself refuses it. The
+ * world checks plans even if nothing else did.
  */
 #include "planner/cluster/sim/cluster_replay.h"
 #include "runtime/schedule/check.h"
@@ -76,7 +76,7 @@ TEST(world, has_a_place_for_every_rank)
     planned_release(&planned);
 }
 
-/* Idle GPUs are not started; ranks after them get lower numbers. */
+/* Idle GPUs are not started, so later ranks get lower numbers. */
 TEST(world, numbers_ranks_without_those_that_idle)
 {
     uint64_t random = check_seed(84);
@@ -107,7 +107,7 @@ TEST(world, numbers_ranks_without_those_that_idle)
 
 /* ---- several pipelines ---- */
 
-/* Pipelines of CPUs cut at different blocks, so that several ranks form a share. */
+/* True if the pipelines are of CPUs and cut at different blocks, so that several ranks form a share. */
 static bool is_wanted_several(const struct ah_cluster_plan *plan)
 {
     bool wanted = plan->n_pipelines > 1 && !plan->n_idle_ranks && plan->n_segments > 1, cut = false;
@@ -137,7 +137,7 @@ static void draw_several(uint64_t *random)
     fail_msg("no pipelines with a boundary in %d draws", DRAWS);
 }
 
-/* True if the document says that `rank` owns the segment, as one rank of each pipeline does. */
+/* True if the document says that `rank` owns the segment. One rank of each pipeline does. */
 static bool is_owner(const struct ah_cluster_plan_segment *segment, uint32_t rank)
 {
     for (size_t i = 0; i < segment->groups[0].n_ranks; i++)
@@ -349,8 +349,7 @@ static void no_place(struct ah_cluster_plan *plan)
     find_tensor(program, ".input.0")->name = program->arena.tensors[0].name;
 }
 
-/* A deadlock: each stage frees the place of a message only when it needs the message, and the first stage does all its
- * forwards first. */
+/* Makes a deadlock: each stage frees a message's place only when it needs it, and the first does its forwards first. */
 static void wait_in_a_circle(struct ah_cluster_plan *plan)
 {
     struct ah_plan *program = program_of(plan, 0);
@@ -380,7 +379,7 @@ static void backward_before_its_message(struct ah_cluster_plan *plan)
 static const struct broken {
     const char *name;
     void (*breaks)(struct ah_cluster_plan *plan);
-    bool by_world; /* only the world refuses it */
+    bool by_world; /* only the world refuses this plan */
 } broken[] = {{"no programs", no_programs, true},
               {"a rank too high", rank_too_high, true},
               {"a rank twice", rank_twice, true},
@@ -415,7 +414,7 @@ static int look_at(const struct ah_cluster_plan *plan, struct ah_error *err)
     return rc;
 }
 
-/* Checks the plan as 'run' checks a document. */
+/* Checks the plan as the command 'run' checks a document. */
 static int read_and_look_at(struct ah_cluster_plan *plan, struct ah_error *err)
 {
     const struct ah_document from = {.kind = AH_DOCUMENT_CLUSTER_PLAN, .body = {.cluster_plan = plan}};
@@ -537,7 +536,7 @@ static void expect_all_refused(void (*draw_one)(uint64_t *random), const struct 
     for (size_t i = 0; i < n; i++) {
         uint64_t random = 83;
         struct ah_error err = {0}, again = {0};
-        draw_one(&random); /* the plan is drawn anew, since it is changed in place */
+        draw_one(&random); /* a new plan is drawn, because the test changes plans in place */
         broken_ones[i].breaks(&planned.plan);
         if (broken_ones[i].by_world)
             expect_refused(broken_ones[i].name, look_at(&planned.plan, &err), &err);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Overlap of two operands with gaps between rows, against bytes marked one by one.
+ * Compares the verdict on overlaps of two operands, with gaps between rows, with bytes marked one by one.
  *
- * The verdict is exact with equal strides, or where one operand is a single row. With unequal strides the gaps between
- * rows count too: an overlap may be reported where there is none, but none is missed.
+ * The verdict is exact if strides are equal or one operand is a single row. If strides are unequal, gaps between rows
+ * count as used. So an overlap may be reported where there is none, but none is missed.
  */
 #include "runtime/device/op.h"
 
@@ -18,7 +18,7 @@ static uint64_t below(uint64_t *random, uint64_t limit)
     return check_random(random) % limit;
 }
 
-/* Marks the operand's bytes; returns whether a byte was marked before. */
+/* Marks the operand's bytes. Returns true if one of them was marked before. */
 static bool mark(unsigned char marks[ROOM], const struct ah_ref *ref, uint64_t rows, uint64_t count)
 {
     const uint64_t each = ref->dtype == AH_BF16 ? 2 : 4;
@@ -55,7 +55,7 @@ TEST(op, judges_overlap_by_rows)
         uint64_t count = op.u.elements.count = 1 + below(&random, 4);
         op.arg[0] = random_ref(&random, AH_FP32, count);
         op.arg[1] = random_ref(&random, (enum ah_dtype)below(&random, 2), count);
-        if (below(&random, 2)) { /* parts of one matrix */
+        if (below(&random, 2)) { /* both operands are parts of one matrix */
             op.arg[0].row_stride = op.arg[1].row_stride = count + below(&random, 9);
             op.arg[1].row_stride *= op.arg[1].dtype == AH_BF16 ? 2 : 1;
         }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products of random shapes, forms, types, strides and instruction sets. Every element of c equals sequential
- * fused multiply-adds within the rounding of its sum, and bit for bit where the kernel uses that order. Bits are equal
- * for 1 to 4 threads. Gaps between rows stay as they are, and nothing in the operands' gaps is used: they hold NaN.
- * Operands end where their memory ends.
+ * Tests matrix products of random shapes, forms, types, strides and instruction sets. Every element of c equals
+ * sequential fused multiply-adds, within the rounding of its sum. If the kernel uses that order, it is equal bit for
+ * bit. Bits are equal for 1 to 4 threads. Gaps between rows stay as they are. They contain NaN, so that using a gap
+ * spoils the result. Operands end where their memory ends.
  */
 #include "runtime/device/cpu/matmul.h"
 
@@ -53,8 +53,8 @@ static void put(struct matrix *matrix, uint64_t row, uint64_t column, float valu
         ((uint16_t *)data)[i] = ah_bf16_from_fp32(value);
 }
 
-/* Bits that are all ones are a NaN in both types. A third of the matrices are dense; a third have rows aligned to cache
- * lines, as required by kernels that read them in place. */
+/* Returns a matrix of random numbers, with all bits of its gaps set, a NaN in both types. A third of the matrices are
+ * dense. In another third, rows are aligned to cache lines, as required by kernels that read them in place. */
 static struct matrix random_matrix(uint64_t *random, enum ah_dtype dtype, uint64_t rows, uint64_t width)
 {
     struct matrix matrix = {.dtype = dtype, .rows = rows, .width = width};
@@ -119,7 +119,8 @@ static struct matrix run(const struct product *p, unsigned threads)
     return c;
 }
 
-/* Returns one element of c; `ret_float`: in the order of fma kernels; `ret_size`: the sum of its terms' magnitudes. */
+/* Returns one element of c. `ret_float` gets it in the order of fma kernels, and `ret_size` the sum of the magnitudes
+ * of its terms. */
 static double exact(const struct product *p, uint64_t row, uint64_t column, float *ret_float,
                     double *ret_size)
 {
@@ -194,7 +195,7 @@ TEST(matmul, equals_the_sum_whatever_strides_and_threads)
         assert_true(seen[ah_tile_detect()][i / 3][i % 3]);
 }
 
-/* Tests GPT-2's sizes scaled down: several units, chunks and steps in every direction. */
+/* Tests GPT-2's sizes scaled down, which still have several units, chunks and steps in every direction. */
 TEST(matmul, of_many_units)
 {
     uint64_t random = check_seed(11);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans count exactly the memory that the device takes outside the arena: random models, trainings and threads, with
- * the ops of all their programs.
+ * Tests that plans count exactly the memory that the device takes outside the arena. Models, trainings and threads are
+ * random, and all ops of their programs are prepared.
  */
 #include "runtime/device/device.h"
 #include "runtime/schedule/program.h"
@@ -17,7 +17,7 @@ static uint64_t from(uint64_t *random, uint64_t least, uint64_t most)
     return least + check_random(random) % (most - least + 1);
 }
 
-/* Switches to another model family each time, with odd sizes. */
+/* Switches to another model family with odd sizes. */
 static void change_sizes(struct ah_model *model, uint64_t *random)
 {
     model->kv_heads = from(random, 1, 4);

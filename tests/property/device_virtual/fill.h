@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Max-min fair speeds by bisection, to check what ah_share_fill() computes in closed form.
+ * Computes max-min fair speeds by bisection, as a check of ah_share_fill(), which computes them in closed form.
  */
 #ifndef AH_TESTS_PROPERTY_DEVICE_VIRTUAL_FILL_H
 #define AH_TESTS_PROPERTY_DEVICE_VIRTUAL_FILL_H
@@ -36,7 +36,7 @@ static inline void fill_at(const struct ah_share_demand *const *parts, size_t n,
             speeds[i] = fmin(1, fill_weight(parts[i]) * level);
 }
 
-/* Bisects for the highest common level that fits; parts that cannot rise by themselves from there are fixed. */
+/* Finds the highest common level that fits, by bisection. Fixes the parts that cannot rise alone from that level. */
 static inline void fill_by_bisection(const struct ah_share_demand *const *parts, size_t n,
                                      const double *capacity, size_t n_resources, double *ret_speeds)
 {

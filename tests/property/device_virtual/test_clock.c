@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random graphs. The test takes the spans of a run as given and checks them by other means than the clock's:
- * dependencies, lanes and rules by comparing all pairs, sharing by cutting time at every start and finish and bisecting
- * each piece. Together these fix the schedule, so nothing is simulated here.
+ * Tests the clock on random graphs. The test takes the spans of a run as given and checks them by other means than the
+ * clock's. Dependencies, lanes and rules are checked by comparing all pairs, sharing by cutting time at every start and
+ * finish and bisecting each piece. Together, they determine the schedule, so nothing is simulated here.
  */
 #include "runtime/device/virtual/clock.h"
 #include "tests/property/device_virtual/fill.h"
@@ -15,7 +15,7 @@
 
 enum { GRAPHS = 1000, MAX_OPS = 64, MAX_DEPENDENCIES = MAX_OPS * 6, MAX_ROWS = 12 };
 
-/* exact: small whole durations, many ties and zeros, nothing shared. shared: random durations and demands. */
+/* Exact graphs have small whole durations, many ties and zeros, and share nothing. Shared graphs have random ones. */
 enum style { STYLE_EXACT, STYLE_SHARED };
 
 struct graph {
@@ -47,7 +47,7 @@ static void draw_resources(struct graph *g, uint64_t *seed)
     }
 }
 
-/* Draws dependencies on ops of lower rank; ranks are a random permutation of the indices. */
+/* Draws dependencies on ops of lower rank. The ranks are a random permutation of the indices. */
 static void draw_dependencies(struct graph *g, uint64_t *seed, const uint32_t *rank)
 {
     size_t n = 0;
@@ -74,7 +74,7 @@ static void shuffle(uint32_t *items, size_t n, uint64_t *seed)
     }
 }
 
-/* Draws a frozen order that agrees with the ranks, for every lane. */
+/* Draws a frozen order for every lane that agrees with the ranks. */
 static void draw_order(struct graph *g, const uint32_t *rank)
 {
     uint32_t by_rank[MAX_OPS];
@@ -155,7 +155,7 @@ static void check_dependencies(const struct ah_clock_graph *graph, const struct 
     }
 }
 
-/* Checks that each lane runs its ops once, one after another; a frozen lane starts each op as soon as it can. */
+/* Checks that each lane runs each of its ops once, one at a time. A frozen lane starts each op as soon as it can. */
 static void check_lanes(const struct ah_clock_graph *graph, const struct ah_clock_result *result)
 {
     bool seen[MAX_OPS] = {false};
@@ -184,7 +184,7 @@ static void check_lanes(const struct ah_clock_graph *graph, const struct ah_cloc
         assert_true(seen[op]);
 }
 
-/* True if a priority or fifo lane must take `a` before `b` when both are ready. */
+/* True if a priority or fifo lane must take `a` before `b` when `a` and `b` are ready. */
 static bool goes_first(const struct ah_clock_graph *graph, const struct ah_clock_span *spans, size_t a,
                        size_t b)
 {
@@ -195,8 +195,8 @@ static bool goes_first(const struct ah_clock_graph *graph, const struct ah_clock
     return a < b;
 }
 
-/* While a ready op waits, its lane is always busy with ops that go first or started before it was ready. An op without
- * duration can make others ready within an instant, after lanes have chosen: so equal times are not checked. */
+/* Checks that, while a ready op waits, its lane is always busy with ops that go first or started before it was ready.
+ * An op without duration may make others ready within an instant, after lanes chose. So equal times are not checked. */
 static void check_choices(const struct ah_clock_graph *graph, const struct ah_clock_result *result)
 {
     bool zeros = false;
@@ -227,7 +227,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Cuts time at every start and finish; in each piece the running ops advance at the speeds found by bisection. */
+/* Cuts time at every start and finish. In each piece, the running ops advance at the speeds found by bisection. */
 static void check_sharing(const struct ah_clock_graph *graph, const struct ah_clock_result *result)
 {
     double cuts[2 * MAX_OPS];
@@ -294,7 +294,7 @@ static void each_run_satisfies_the_invariants(enum style style, uint64_t fallbac
         for (size_t op = 0; op < g->of.n_ops; op++)
             slowed += result.spans[op].slowed_by != AH_SHARE_NONE;
     }
-    assert_true(style == STYLE_EXACT || slowed > 5 * GRAPHS); /* ops do contend for resources */
+    assert_true(style == STYLE_EXACT || slowed > 5 * GRAPHS); /* ops contend for resources */
     ah_clock_release(&clock);
 }
 
@@ -335,7 +335,7 @@ TEST(clock, frozen_replay_gives_the_same_bits)
     ah_clock_release(&clock);
 }
 
-/* Holds exactly without sharing and in frozen lanes, since times are then made of max and + only. */
+/* This is exact without sharing and in frozen lanes, because their times consist of max and + only. */
 TEST(clock, a_faster_op_never_hurts)
 {
     uint64_t seed = check_seed(14);
@@ -359,7 +359,7 @@ TEST(clock, a_faster_op_never_hurts)
     ah_clock_release(&other);
 }
 
-/* Powers of two scale without rounding: every time scales by exactly that factor. */
+/* Scaling durations by a power of two is exact, so every time scales by exactly that factor. */
 TEST(clock, times_scale_with_durations)
 {
     uint64_t seed = check_seed(15);
@@ -407,7 +407,7 @@ static bool waits_for(const struct ah_clock_graph *graph, uint32_t from, uint32_
     return false;
 }
 
-/* Adds a random edge: the clock must fail if and only if there is a cycle, and name an op on one. */
+/* Adds a random edge. The clock must fail if and only if there is a cycle, and name an op on a cycle. */
 TEST(clock, finds_cycles_and_only_cycles)
 {
     uint64_t seed = check_seed(16);

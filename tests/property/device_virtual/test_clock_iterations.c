@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A graph run for several iterations must give the times of a longer graph, run once, that contains all iterations.
+ * Tests graphs run for several iterations. The times must be those of one longer graph with all iterations.
  */
 #include "runtime/device/virtual/clock.h"
 #include "tests/support/check.h"
@@ -33,8 +33,8 @@ struct graph {
     enum ah_clock_rule rule[LANES];
 };
 
-/* Ops wait for lower ops of their iteration and for any ops of the iteration before. Lane 1 may take slots of ring
- * 0, which lane 2 gives back; lane 2 may take slots of ring 1, which lane 3 gives back. */
+/* Draws ops. An op waits for lower ops of its iteration and for any ops of the iteration before. Lane 1 may take slots
+ * of ring 0, and lane 2 gives them back. Lane 2 may take slots of ring 1, and lane 3 gives them back. */
 static void draw(struct graph *g, uint64_t *seed)
 {
     size_t n = 2 + check_random(seed) % (MAX_OPS - 1), edges = 0;
@@ -135,7 +135,7 @@ static void check_same(const struct ah_clock_span *a, const struct ah_clock_span
     assert_int_equal(a->slowed_by, b->slowed_by);
 }
 
-/* If a course needs only some iterations of each op, these have the same times as in a full course. */
+/* Checks that ops have the times of a full course even if a course needs only some iterations of each op. */
 static void check_needed(struct ah_clock *clock, struct ah_clock_course course, size_t n,
                          const struct ah_clock_span *all, uint64_t *seed)
 {
@@ -191,7 +191,7 @@ TEST(clock_iterations, are_what_is_written_out)
     ah_clock_release(&other);
 }
 
-/* Courses of a loaded graph do not affect each other. */
+/* One course of a loaded graph does not affect the next. */
 TEST(clock_iterations, run_again_as_before)
 {
     static struct graph g;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random graphs whose ops take and give back slots of rings, against a simulator written only to be obvious: at every
- * instant it looks at all ops again. Durations are exact, with many ties and zeros. Some rings are too small, so that
- * deadlocks are compared too.
+ * Compares random graphs, whose ops take and give back slots of rings, with a simulator written only to be obvious. At
+ * every instant, the simulator looks at all ops. Durations are exact, with many ties and zeros. Some rings are too
+ * small, so that deadlocks are also compared.
  */
 #include "runtime/device/virtual/clock.h"
 #include "tests/support/check.h"
@@ -51,8 +51,7 @@ static void depend(struct graph *g, uint32_t op, uint32_t dependency)
     g->dependency[g->first[op + 1]++] = dependency;
 }
 
-/* Adds an op that takes a slot and a later op that gives it back. The latter may take a slot of another ring, as
- * host Adam does. */
+/* Adds an op that takes a slot and a later op that gives it back, and that may take a slot of another ring. */
 static void add_pair(struct graph *g, uint64_t *seed)
 {
     uint8_t ring = (uint8_t)(check_random(seed) % g->of.n_rings);
@@ -145,7 +144,7 @@ static bool can_start(const struct simulation *s, size_t op)
     return s->ready[op] && !s->started[op] && place;
 }
 
-/* Returns the op that an idle lane starts now, or MAX_OPS. */
+/* Returns the op that an idle lane starts now, or MAX_OPS if there is none. */
 static size_t choose(const struct simulation *s, size_t lane)
 {
     const struct graph *g = s->g;
@@ -174,7 +173,7 @@ static void finish(struct simulation *s, size_t op)
     see_ready(s);
 }
 
-/* Makes one round over the lanes; returns true if an op without duration ran. */
+/* Visits each lane once and starts ops. Returns true if an op without duration ran. */
 static bool start_some(struct simulation *s)
 {
     const struct graph *g = s->g;
@@ -199,7 +198,7 @@ static bool start_some(struct simulation *s)
     return passed;
 }
 
-/* True if every op ran. */
+/* Simulates the graph. Returns true if every op ran. */
 static bool simulate(struct simulation *s, const struct graph *g)
 {
     *s = (struct simulation){.g = g};
@@ -227,8 +226,8 @@ static bool simulate(struct simulation *s, const struct graph *g)
     return true;
 }
 
-/* The n-th taker of a ring of R slots, in lane order, has the slot of giver n - R. Returns how many takers waited for
- * memory longer than for data. */
+/* Checks that the n-th taker of a ring of R slots, in lane order, has the slot of giver n - R. Returns the number of
+ * takers whose slot became free only after their data was ready. */
 static size_t check_places(const struct graph *g, const struct ah_clock_result *result, size_t ring)
 {
     const uint32_t *order = result->order;
@@ -252,7 +251,7 @@ static size_t check_places(const struct graph *g, const struct ah_clock_result *
     return waited;
 }
 
-/* Checks that no more slots are held at any time than the ring has. */
+/* Checks that the number of slots in use never exceeds the ring's. */
 static void check_never_more_than_places(const struct graph *g, const struct ah_clock_span *spans,
                                          size_t ring)
 {
@@ -324,7 +323,7 @@ TEST(clock_rings, replay_frozen_to_the_bit)
         CHECK_OK(ah_clock_reserve(&clock, &g->of, 1, &err), err);
         CHECK_OK(ah_clock_reserve(&fresh, &g->of, 1, &err), err);
         if (ah_clock_run(&clock, &g->of, &result, &err))
-            continue; /* the ring is too small; seen above */
+            continue; /* the ring is too small, as was checked above */
         struct ah_clock_graph frozen = g->of;
         frozen.rule = NULL;
         frozen.order = result.order;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random parts and resources: the speeds must satisfy the characterisation of max-min fairness (share.c, invariants 1
- * to 3), which fixes them uniquely, and equal those found by bisection.
+ * Tests random parts and resources. Speeds must satisfy the characterisation of max-min fairness (share.c, invariants 1
+ * to 3), which determines them uniquely. They must equal the speeds found by bisection.
  */
 #include "runtime/device/virtual/share.h"
 #include "tests/property/device_virtual/fill.h"
@@ -25,7 +25,7 @@ static struct instance *draw(uint64_t *seed)
     it = (struct instance){.n = 1 + check_random(seed) % AH_SHARE_PARTS,
                            .n_resources = check_random(seed) % (AH_SHARE_RESOURCES + 1)};
     bool weighted = check_random(seed) % 2;
-    bool coarse = check_random(seed) % 2; /* few different numbers: parts stop together */
+    bool coarse = check_random(seed) % 2; /* if so, few different numbers: several parts stop at one time */
     for (size_t r = 0; r < it.n_resources; r++)
         it.capacity[r] = coarse ? (double)(1 + check_random(seed) % 4) : 0.1 + 5 * check_uniform(seed);
     for (size_t i = 0; i < it.n; i++) {
@@ -84,7 +84,7 @@ TEST(share, speeds_are_max_min_fair)
         for (size_t i = 0; i < it->n; i++)
             limited += limits[i] != AH_SHARE_NONE;
     }
-    assert_true(limited > CASES); /* parts do contend for resources */
+    assert_true(limited > CASES); /* parts contend for resources */
 }
 
 TEST(share, speeds_equal_those_of_bisection)
@@ -102,7 +102,7 @@ TEST(share, speeds_equal_those_of_bisection)
     }
 }
 
-/* Amounts from the smallest to the largest that the clock admits, side by side. */
+/* The smallest and the largest amounts that the clock admits occur together. */
 TEST(share, extreme_amounts_keep_speeds_positive)
 {
     uint64_t seed = check_seed(20240803);
@@ -122,8 +122,8 @@ TEST(share, extreme_amounts_keep_speeds_positive)
     }
 }
 
-/* Two resources have equal demands, and sizes equal up to the last bits. One part asks next to nothing of the second;
- * rounding must not make the rest of that resource negative. */
+/* Two resources have equal demands, and their sizes differ only in the last bits. One part needs almost nothing of the
+ * second resource. Rounding must not make the rest of the second resource negative. */
 TEST(share, nearly_equal_resources_keep_speeds_positive)
 {
     uint64_t seed = check_seed(20240804);

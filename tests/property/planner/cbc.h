@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CBC as an oracle: another solver, run on the file that ah_solver_write() makes.
+ * CBC, another solver, as an oracle. It reads the file written by ah_solver_write().
  */
 #ifndef AH_TESTS_PROPERTY_PLANNER_CBC_H
 #define AH_TESTS_PROPERTY_PLANNER_CBC_H
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Returns false if infeasible. Needs the program `cbc` (Debian's coinor-cbc). */
+/* Solves the problem. Returns false if it is infeasible. Needs the program `cbc` (Debian's coinor-cbc). */
 static bool cbc_solve(const struct ah_solver_problem *problem, double *ret_objective)
 {
     char folder[] = "/tmp/autohete-cbc-XXXXXX", path[64], solution[64], command[256], line[256] = "";

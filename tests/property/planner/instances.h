@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random small planning instances: a model, a training, costs. They vary in all that rows depend on: tied tables,
- * windows, frozen tensors, micro-batches, clipping, lanes of very different speed, shared resources.
+ * Random small planning instances, each with a model, a training and costs. They vary in everything that changes rows:
+ * tied tables, windows, frozen tensors, micro-batches, clipping, lanes of very different speed, shared resources.
  */
 #ifndef AH_TESTS_PROPERTY_PLANNER_INSTANCES_H
 #define AH_TESTS_PROPERTY_PLANNER_INSTANCES_H
@@ -31,7 +31,7 @@ static uint64_t instance_below(uint64_t *random, uint64_t n)
     return check_random(random) % n;
 }
 
-/* Returns a number from low to high, with every order of magnitude equally likely. */
+/* Returns a number from low to high. Every order of magnitude is equally likely. */
 static double instance_scaled(uint64_t *random, double low, double high)
 {
     return low * pow(high / low, check_uniform(random));
@@ -90,7 +90,7 @@ static struct ah_plan_training instance_training(struct instance *it, uint64_t *
     return training;
 }
 
-/* Scales all costs of an instance at random around values that make lanes about equally busy. */
+/* Draws all costs of an instance around values that make lanes about equally busy. */
 static void instance_costs(struct instance *it, uint64_t *random)
 {
     double per_parameter = instance_scaled(random, 1e-4, 1e-1);
@@ -130,7 +130,7 @@ static void instance_costs(struct instance *it, uint64_t *random)
         costs->launch_us = per_parameter * instance_scaled(random, 10, 5000);
 }
 
-/* Returns false if the drawn patterns train nothing; then draw others. */
+/* Draws and opens an instance. Returns false if the drawn patterns train nothing; in that case, call it once more. */
 static bool instance_open(struct instance *it, uint64_t *random, uint64_t layers)
 {
     struct ah_error err = {0};

@@ -49,7 +49,7 @@ static inline void test_request_open(struct test_request *t, const char *model, 
         t->request.training.seq = t->request.model->max_positions;
 }
 
-/* Plans the request; the result's texts stay until the request is closed. */
+/* Plans the request. The texts of the result are valid until the request is closed. */
 static inline int test_request_plan(struct test_request *t)
 {
     t->plan = (struct ah_plan){0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The same request gives the same bytes: repeated, after other plans, and in two threads at once.
+ * Tests that equal requests give equal bytes: when repeated, after other plans, and in two threads at once.
  */
 #include "tests/property/planner/requests.h"
 

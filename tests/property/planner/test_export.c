@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Export over random plans: if a target can set what stays on the device, no export asks for more than the plan keeps
- * there. A plan is exported without loss exactly if the target can express all of it.
+ * Tests exports of random plans. If a target can set what stays on the device, an export asks for no more there than
+ * the plan keeps. A plan is exported without loss exactly if the target can express all of it.
  */
 #include "planner/export/export.h"
 
@@ -27,7 +27,7 @@ static const struct ah_export_setting *find(const struct ah_export *export, cons
     return NULL;
 }
 
-/* Uses few or many kinds of blocks: a plan that mixes everything is never an exact case. */
+/* Draws few or many kinds of blocks, because a plan that mixes everything is never exported exactly. */
 static void randomize(struct ah_plan *plan, struct ah_plan_block *blocks, uint64_t *seed)
 {
     unsigned kinds = 1 + (unsigned)(check_random(seed) % 4);
@@ -66,7 +66,7 @@ static struct totals add_up(const struct ah_plan *plan)
     return totals;
 }
 
-/* Layers that the target keeps whole, counted as its documentation does. */
+/* Returns the number of layers that the target keeps whole, counted as its documentation does. */
 static uint64_t kept_layers(const struct ah_export *export, const struct totals *totals)
 {
     const struct ah_export_setting *mode = find(export, "activation_checkpoint.mode");

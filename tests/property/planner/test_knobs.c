@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans of three blocks against all assignments with all combinations of knobs, each knob on three rungs of its ladder.
+ * Compares plans of three blocks with all assignments and all combinations of knobs. Each knob has three rungs.
  */
 #include "planner/search/assignments.h"
 #include "planner/search/optimize.h"
@@ -31,7 +31,7 @@ static struct ah_knobs combine(const struct ah_job *job, enum ah_micro_order ord
     return knobs;
 }
 
-/* Returns the best period of all, including `known`. Choices slower than the best so far are not examined further. */
+/* Returns the best period of all choices, including `known`. A choice slower than the best is examined no further. */
 static double best_of_all(const struct ah_evaluator_limits *limits, const struct ah_candidate *known)
 {
     const struct ah_job *job = limits->job;

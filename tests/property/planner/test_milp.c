@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bound against independent answers: all assignments of small instances under the schedule itself, all vectors of
- * counts one by one, CBC on rows assembled here, and pairs of instances of which one is faster or larger.
+ * Compares the bound with independent answers: all assignments of small instances under the schedule itself, all
+ * vectors of counts one by one, and CBC on rows assembled here. Also compares pairs of instances, one faster or larger.
  */
 #include "planner/bound/milp_solve_internal.h"
 #include "tests/property/planner/cbc.h"
@@ -11,7 +11,7 @@ enum { SMALL = 150, SCHEDULES = 60, LARGE = 40, PAIRS = 400, CELLS = INSTANCE_BL
 
 /* ---- budgets that matter ---- */
 
-/* Draws budgets between the needs of the leanest and the richest counts, and sometimes below. */
+/* Draws budgets between the needs of the leanest and the richest counts, and sometimes below the leanest. */
 static void choose_budgets(struct ah_milp_input *input, uint64_t *random)
 {
     struct ah_config lean[INSTANCE_BLOCKS], rich[INSTANCE_BLOCKS];
@@ -186,7 +186,7 @@ static void plain_all(struct plain *p, size_t class, size_t column, uint32_t lef
     }
 }
 
-/* Checks memory as if no weights were kept from forward to backward, which needs least. */
+/* Checks memory as if no weights were kept from forward to backward, which needs the least memory. */
 static void check_limits(const struct ah_milp *milp, const struct ah_milp_candidate *candidate)
 {
     for (size_t i = 0; i < milp->n_rows; i++) {
@@ -438,7 +438,7 @@ TEST(milp, says_how_much_is_short)
         choose_budgets(&input, &random);
         input.device_bytes = (uint64_t)((double)input.device_bytes * check_uniform(&random));
         random_allowed(&it.job, &random, 2,
-                       allowed); /* without some device configs, both memories may be short */
+                       allowed); /* if some device configs are excluded, both memories may be short */
         input.allowed = i % 2 ? allowed : NULL;
         CHECK_OK(ah_milp_solve(&input, &it.arena, &result, &err), err);
         if (!result.feasible) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * More is never worse: random pairs of instances of which one has some faster rates.
+ * Tests that more is never worse, on random pairs of instances in which one has some faster rates.
  *
  * 1. The bound never rises, not by one bit. The emitted period, which a search finds, never rises by more than 1 %.
  * 2. With more device memory, at budgets of 256 MiB doubled again and again, no period rises.
@@ -41,7 +41,7 @@ static struct outcome optimize(const struct instance *it, const struct ah_costs 
     return outcome;
 }
 
-/* Returns the time at the same rate, or at one up to twice as fast. */
+/* Returns the time itself, or the time at a rate up to twice as fast. */
 static double faster(uint64_t *random, double time)
 {
     return instance_below(random, 2) ? time : time * (0.5 + 0.5 * check_uniform(random));
@@ -72,7 +72,7 @@ static void speed_up(const struct instance *it, uint64_t *random, struct costs *
     }
 }
 
-/* Returns device memory at `share` between a lean and a lavish choice; from 0.83 on it exceeds both. */
+/* Returns device memory at fraction `share` from a lean to a lavish choice. From 0.83 on, it exceeds both needs. */
 static uint64_t device_between(const struct instance *it, double share)
 {
     struct ah_schedule schedule = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The planner against brute force: all assignments under the same simulator, with the emitted plan's knobs.
+ * Compares the planner with brute force: all assignments, under the same simulator, with the emitted plan's knobs.
  *
  * 1. The plan's period is within 0.5 % of the best assignment's, and equal to it in at least 90 % of the instances.
  * 2. The bound is not above the best.

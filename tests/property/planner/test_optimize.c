@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A choice among micro-batch orders: its bound is the least bound of the orders, and it is infeasible only if no order
- * fits.
+ * Tests the choice among orders of micro-batches. The bound is the least of any order. Infeasible means that none fits.
  */
 #include "planner/search/optimize.h"
 #include "tests/property/planner/instances.h"

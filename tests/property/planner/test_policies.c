@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each policy's search against its whole family, under the same simulator.
+ * Compares each policy's search with the policy's whole family, under one simulator.
  *
  * 1. Small models: within 0.5 % of the best setting with any order of the policy; it finds nothing only if no setting
  *    fits.
@@ -67,7 +67,7 @@ static void close_family(struct family *f)
     ah_schedule_release(&f->schedule);
 }
 
-/* Returns the best period over all orders, or with `knobs` only; 0 if nothing fits. */
+/* Returns the best period over all orders or, if `knobs` is given, with these knobs only. Returns 0 if nothing fits. */
 static double best_of_family(const struct ah_planning *planning, enum ah_policy policy,
                              const struct ah_knobs *knobs, size_t *ret_fitting)
 {
@@ -120,7 +120,7 @@ static void check_policy(const struct request *r, enum ah_policy policy, bool al
     if (evaluator->found != (best > 0))
         fail_msg("%s, %s: %s, though %zu settings fit", r->model, ah_words_policy[policy],
                  evaluator->found ? "a plan" : "no plan", fitting);
-    if (!evaluator->found) { /* then the rest of the family has no plan either */
+    if (!evaluator->found) { /* if so, the rest of the family has no plan */
         CHECK_OK(ah_planning_exhaust(&planning, &t.err), t.err);
         assert_true(planning.exhausted && !planning.winner);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Follows every remedy, for infeasible requests on the example machines and for random small ones. What a diagnosis
- * calls needed is checked by planning with one byte less.
+ * Tests every remedy by following it, for infeasible requests on the example machines and for random small ones. The
+ * amount that a diagnosis calls needed is checked by planning with one byte less.
  */
 #include "tests/property/planner/requests.h"
 
@@ -62,7 +62,7 @@ static void follow(const struct test_request *t, const struct ah_remedy *remedy)
     ah_arena_release(&arena);
 }
 
-/* With one byte less than needed of the short memory, infeasibility is still proven. */
+/* Checks that, with one byte less than needed of the short memory, the request is still proven infeasible. */
 static void check_needed(const struct test_request *t)
 {
     struct ah_plan_request request = t->request;
@@ -87,7 +87,7 @@ static void check_needed(const struct test_request *t)
     ah_arena_release(&arena);
 }
 
-/* Follows the remedies for a request; returns their number. */
+/* Follows the remedies for a request and returns their number. */
 static size_t check_request(struct test_request *t, size_t followed[AH_REMEDIES])
 {
     int rc = test_request_plan(t);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every row against the schedule itself: for random choices of everything, no row demands more time or memory than the
- * schedule takes. The work of each lane, which rows (1) to (4) sum up, equals the schedule's to the last digits. At a
- * budget that a choice just fits, the bound plus the prices of its configs does not exceed its period.
+ * Compares every row with the schedule itself, for random choices of everything. No row demands more time or memory
+ * than the schedule takes. The work of each lane, the sum in rows (1) to (4), equals the schedule's to the last digits.
+ * At a budget that a choice just fits, the bound plus its configs' prices does not exceed its period.
  */
 #include "planner/bound/milp_internal.h"
 #include "tests/property/planner/instances.h"
@@ -40,7 +40,7 @@ static void random_configs(const struct ah_job *job, uint64_t *random, struct ah
     }
 }
 
-/* Sums the columns' pieces, with as many fetches as possible: exact if nothing is fetched more than once. */
+/* Sums the columns' pieces, with as many fetches as possible. The sum is exact if nothing is fetched more than once. */
 static void sum_work(const struct ah_milp *milp, const struct ah_config *configs, double ret_us[4])
 {
     memset(ret_us, 0, 4 * sizeof *ret_us);
@@ -104,7 +104,7 @@ static void check_needs(const struct ah_milp_input *input, const struct ah_confi
                  (unsigned long long)(score->pinned_bytes + score->pageable_bytes));
 }
 
-/* Prices the choice in a budget of exactly what it takes, or slightly more. */
+/* Prices the choice at a budget of exactly its needs, or of slightly more. */
 static double priced(struct ah_milp_input input, const struct ah_config *configs,
                      const struct ah_score *score, double slack)
 {
@@ -134,7 +134,7 @@ static double priced(struct ah_milp_input input, const struct ah_config *configs
     return us;
 }
 
-/* How close the rows come: the least ratios are printed and checked, so that a row that bounds nothing is noticed. */
+/* How close the rows come to the schedule. Checking the least ratios notices a row that bounds nothing. */
 struct tightness {
     double time, device, host, priced;
     size_t n, n_priced;

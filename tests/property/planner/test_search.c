@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Searches: what annealing finds by itself, against all assignments with the same knobs, with any number of threads.
+ * Compares what annealing alone finds with all assignments of the same knobs, for any number of threads.
  */
 #include "planner/search/search.h"
 
@@ -56,7 +56,7 @@ static double best_of_all(const struct ah_evaluator_limits *limits, const struct
     return period_us;
 }
 
-/* Opens an instance with few enough assignments, and a budget that not all of them fit. */
+/* Opens an instance with few enough assignments to try all. Its budget is too small for some of them. */
 static bool open_instance(struct instance *it, uint64_t *random, struct ah_evaluator_limits *ret_limits)
 {
     if (!instance_open(it, random, 1 + instance_below(random, 3)))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The speed that each of two busy lanes keeps on the virtual clock, with the resources that pricing makes, must equal
- * what the machine document says: the example machines, profiles of a CPU, and random documents.
+ * Tests resources made by pricing. On the virtual clock, each of two busy lanes must keep the fraction of its speed
+ * that the machine document states. Documents are the example machines, profiles of a CPU, and random ones.
  */
 #include "planner/cost/pricing_internal.h"
 #include "runtime/device/virtual/clock.h"
@@ -36,7 +36,7 @@ static void demand_of_part(const struct ah_plan_sharing *sharing, int part,
     }
 }
 
-/* Returns the speed that `part` keeps over 1 s of work while `beside` works all the time. */
+/* Returns the fraction of its speed that `part` keeps over 1 s of work while `beside` works all the time. */
 static double kept_on_clock(const struct ah_plan_sharing *sharing, int part, int beside)
 {
     struct ah_share_demand demands[2];
@@ -100,7 +100,7 @@ TEST(sharing, example_machines)
     }
 }
 
-/* Shares of a machine as a table: kept[part][beside]. */
+/* What the parts of a machine keep, as a table kept[part][beside]. */
 struct table {
     struct ah_machine machine;
     struct ah_machine_beside beside[LANES * LANES];
@@ -122,7 +122,7 @@ static void set_table(struct table *t, const double kept[LANES][LANES], enum ah_
                     (struct ah_machine_beside){(enum ah_part)p, (enum ah_part)q, {.median = kept[p][q]}};
 }
 
-/* A full profile of a virtual machine with two cores: compute, h2d, d2h, host_adam. */
+/* Makes a full profile of a virtual machine with two cores. The parts are compute, h2d, d2h, host_adam. */
 TEST(sharing, a_cpu_profile)
 {
     static const double kept[LANES][LANES] = {{1, 1.002, 1.019, 1.012},
@@ -135,7 +135,7 @@ TEST(sharing, a_cpu_profile)
     assert_true(worst(&t.machine, true) < 1e-6);
 }
 
-/* Shares that no weights explain: each is within 0.02, and what pairs keep together is exact. */
+/* No weights explain these fractions. Each fraction is within 0.02, and the sum of each pair is exact. */
 TEST(sharing, weights_that_disagree)
 {
     static const double kept[LANES][LANES] = {
@@ -165,7 +165,7 @@ TEST(sharing, nothing_shared)
     ah_arena_release(&arena);
 }
 
-/* Any table: what a pair keeps together is right; where weights explain the table, each share is, too. */
+/* In any table, the sum of each pair is right. If weights explain the table, each fraction is also right. */
 TEST(sharing, random_documents)
 {
     uint64_t random = check_seed(41);

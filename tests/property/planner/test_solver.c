@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random small programs against CBC: relaxations to the digits that it prints, integer programs without a gap.
+ * Compares solutions of random small programs with CBC's: relaxations to CBC's digits, integer programs without a gap.
  */
 #include "tests/property/planner/cbc.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random clusters, plans and losses, and a recovery checked against the inventory itself. Every needed shard arrives
- * once, in the memory where the plan's configs keep it, from a place that has it; all are of one step. Nearer places
- * are preferred, no host is overfull, and bytes and time follow from the moves.
+ * Random clusters, plans and losses, and checks of a recovery against the inventory itself. Every needed shard arrives
+ * once, from a place that has the shard, in the memory where the plan's configs keep it. All shards are of one step.
+ * Nearer places are preferred, no host is overfull, and bytes and time follow from the moves.
  */
 #ifndef AH_TESTS_PROPERTY_RECOVERY_RECOVERIES_H
 #define AH_TESTS_PROPERTY_RECOVERY_RECOVERIES_H
@@ -50,7 +50,7 @@ static const char model_text[] =
 static const char *const patterns[] = {"*"};
 static const char *const ids[NODES] = {"n0", "n1", "n2", "n3", "n4", "n5"};
 
-/* Hosts that may hold blocks, and GPUs too small to do without them. */
+/* Makes hosts that may hold blocks, and GPUs too small to do without hosts. */
 static inline void draw_hosts(struct problem *c, size_t n_nodes, uint64_t *random)
 {
     for (size_t g = 0; g < 2; g++)
@@ -114,7 +114,7 @@ static inline void hold(struct problem *c, struct ah_inventory_holding holding)
     c->holdings[c->inventory.n_holdings++] = holding;
 }
 
-/* Puts every rank's shards in its GPU, on its host or on its node's disk, by `medium`. */
+/* Puts every rank's shards on its GPU, its host or its node's disk, as `medium` says. */
 static inline void hold_stages(struct problem *c, uint64_t step, enum ah_medium medium)
 {
     for (size_t p = 0; p < c->old.n_pipelines; p++)
@@ -213,7 +213,7 @@ static inline void lose(struct problem *c, unsigned lost)
                                               .horizon_steps = 100};
 }
 
-/* Returns false if no plan of this cluster fits the model. */
+/* Draws a cluster and plans for it. Returns false if no plan fits the model. */
 static inline bool begin(struct problem *c, uint64_t *random, bool hosts)
 {
     struct ah_error err = {0};
@@ -259,7 +259,7 @@ static inline bool covers(const struct problem *c, uint64_t first, uint64_t bloc
     return shard->row == c->states.n_blocks ? ends : shard->row >= first && shard->row < first + blocks;
 }
 
-/* True if the shard is there and in reach. `node` NULL: on any node. */
+/* True if the shard is there and can be reached. A `node` of NULL means any node. */
 static inline bool has(const struct problem *c, const struct ah_shard *shard, uint64_t step,
                        enum ah_medium medium, const char *node, uint64_t gpu)
 {
@@ -303,7 +303,7 @@ static inline bool is_complete(const struct problem *c, uint64_t step)
     return true;
 }
 
-/* Returns the bytes of the step that no node has, counting each shard once. */
+/* Returns the bytes of the step's shards that no node has. Each shard counts once. */
 static inline uint64_t missing_bytes(const struct problem *c, uint64_t step)
 {
     uint64_t bytes = 0;
@@ -349,7 +349,7 @@ static inline const struct ah_cluster_node *node_of_rank(const struct problem *c
     return &c->now.nodes[n];
 }
 
-/* True if a rank on `node` gets the shard from elsewhere. Relayed moves count only if `inside`. */
+/* True if a rank on `node` gets the shard from another place. Moves through another node count only if `inside`. */
 static inline bool receives(const struct problem *c, const struct result *r, const char *node,
                             const struct ah_shard *shard, bool inside)
 {
@@ -363,7 +363,7 @@ static inline bool receives(const struct problem *c, const struct result *r, con
     return false;
 }
 
-/* Checks that the source of a move has the shard, and no nearer place has it. */
+/* Checks that the source of a move has the shard and that no nearer place does. */
 static inline void check_source(const struct problem *c, const struct result *r, const struct ah_move *move,
                                 const char *node, const struct ah_shard *shard)
 {
@@ -389,7 +389,8 @@ static inline void check_source(const struct problem *c, const struct result *r,
         assert_string_not_equal(move->node, node);
 }
 
-/* Returns where the stage keeps the shard: by its block's config; a tied table by the embedding's, else the head's. */
+/* Returns the place where the stage keeps the shard, given by its block's config. For a tied table, the embedding's
+ * config decides, or else the head's. */
 static inline enum ah_medium lives(const struct problem *c, const struct ah_cluster_plan_stage *stage,
                                    const struct ah_shard *shard)
 {
@@ -441,7 +442,7 @@ static inline void check_rank(const struct problem *c, struct result *r,
     assert_true(on_host <= stage->host_bytes / stage->tp);
 }
 
-/* Returns the longest time of NICs, disks and storage, from the moves only. */
+/* Returns the longest busy time of any NIC, disk or storage, computed from the moves alone. */
 static inline double busiest_s(const struct problem *c, const struct result *r)
 {
     double out[NODES] = {0}, in[NODES] = {0}, disk[NODES] = {0}, storage[NODES] = {0}, all = 0, longest = 0;
@@ -496,7 +497,7 @@ static inline void check(const struct problem *c, struct result *r)
     free(covered);
 }
 
-/* Recovers; returns false if no plan fits the remaining nodes. */
+/* Recovers the run. Returns false if no plan fits the remaining nodes. */
 static inline bool recover(struct problem *c, struct result *r)
 {
     struct ah_error err = {0};

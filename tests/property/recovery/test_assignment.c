@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Assignments of up to 6 rows to up to 7 columns, against all possible ones.
+ * Compares assignments of up to 6 rows to up to 7 columns with all possible ones.
  */
 #include "planner/recovery/assignment.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recoveries of plans with states and weights on hosts, each checked by recoveries.h.
+ * Tests recoveries of plans with states and weights on hosts. recoveries.h checks each.
  */
 #include "planner/recovery/adapt.h"
 #include "tests/property/recovery/recoveries.h"
@@ -24,7 +24,7 @@ static bool has_away(const struct ah_cluster_plan *plan, bool weights)
     return false;
 }
 
-/* Adapting a plan to its own cluster, in any way, does not make it slower. */
+/* Checks that adapting a plan to its own cluster, in any way, does not make it slower. */
 static void check_adapted(struct problem *c)
 {
     for (int way = 0; way < AH_ADAPT_WAYS; way++) {
@@ -46,7 +46,7 @@ TEST(hosts, nothing_lost_moves_nothing)
     struct result r;
     size_t states = 0, weights = 0;
     for (size_t i = 0; i < instances(); i++) {
-        uint64_t random = 362436069362436069u + 104729 * (i + 40); /* some of them have idle GPUs */
+        uint64_t random = 362436069362436069u + 104729 * (i + 40); /* some of these clusters have idle GPUs */
         if (begin(&c, &random, true)) {
             hold_live(&c, LAST_STEP);
             lose(&c, 0);

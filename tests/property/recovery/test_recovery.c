@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recoveries on random clusters whose plans keep everything on GPUs: checks each with recoveries.h, and also the
- * sources of shards.
+ * Tests recoveries on random clusters whose plans keep everything on GPUs. recoveries.h checks each recovery, and this
+ * file checks the sources of shards.
  */
 #include "tests/property/recovery/recoveries.h"
 
@@ -38,7 +38,7 @@ TEST(recovery, meets_every_need_once)
             struct ah_shard any = {0};
             if (c.request.sources == AH_SOURCES_NEAR)
                 assert_int_equal(r.moves.bytes.storage, missing_bytes(&c, newest));
-            else if (has(&c, &any, newest, AH_MEDIUM_STORAGE, NULL, 0)) /* then it has every shard */
+            else if (has(&c, &any, newest, AH_MEDIUM_STORAGE, NULL, 0)) /* if so, storage has every shard */
                 assert_true(r.moves.predicted.time_us <= r.moves.predicted.baseline_us * (1 + 1e-9));
             for (size_t m = 0; m < r.moves.n_moves; m++) {
                 tiers[r.moves.moves[m].tier]++;
@@ -79,7 +79,7 @@ TEST(recovery, moves_nothing_where_nothing_is_lost)
     assert_true(done > 0);
 }
 
-/* The last step is live, and whole in storage: only shards that had one replica come from storage, once each. */
+/* The last step is live, and storage has all of it. Only shards that had one replica come from storage, once each. */
 TEST(recovery, takes_from_storage_what_no_node_has)
 {
     static struct problem c;
@@ -104,7 +104,7 @@ TEST(recovery, takes_from_storage_what_no_node_has)
     assert_true(replicas > 0 && parts > 0);
 }
 
-/* With a new node and few steps left, nothing moves for it; with many steps left, the faster plan is chosen. */
+/* If few steps are left, nothing moves for a new node. If many are left, the faster plan is chosen. */
 TEST(recovery, weighs_speed_against_moves)
 {
     static struct problem c;

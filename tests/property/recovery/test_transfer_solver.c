@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Problems of up to 5 shards with up to 4 sources each, against all choices; larger ones piece by piece, against
- * their bound.
+ * Compares solutions with all choices, for problems of up to 5 shards with up to 4 sources each. Larger problems are
+ * checked piece by piece, and against their bound.
  */
 #include "planner/recovery/transfer_solver.h"
 
@@ -32,7 +32,7 @@ static struct ah_transfer_option through(size_t source, size_t n, size_t a, size
     return (struct ah_transfer_option){.source = source, .passes = {a, b, c}, .n_passes = n};
 }
 
-/* Draws options: a disk of its own, peers' memory or disk, storage; at least one and at most SOURCES. */
+/* Draws up to SOURCES options, but one or more: the node's own disk, peers' memory or disk, storage. */
 static size_t draw_options(uint64_t *random, size_t node, struct ah_transfer_option *out)
 {
     size_t n = 0, most = 1 + check_draw(random, SOURCES);
@@ -77,7 +77,7 @@ static void draw_instance(struct problem *c, uint64_t *random, size_t shards, si
     for (size_t r = 0; r < RESOURCES; r++)
         c->rates[r] = (double)(1 + check_draw(random, 50));
     c->problem = (struct ah_transfer_problem){c->rates, RESOURCES, c->bundles, 0};
-    size_t several = 2; /* more would be too many choices to try */
+    size_t several = 2; /* more receivers would give too many choices to try */
     for (size_t left = shards; left;) {
         size_t count = check_draw(random, 3) && left > 1 ? 2 : 1,
                receivers = 1 + check_draw(random, most_receivers);
@@ -113,7 +113,7 @@ static void add(struct search *s, const struct ah_transfer_option *option, doubl
         s->bytes[option->passes[i]] += bytes;
 }
 
-/* Tries receiver `d` of shard `i` of bundle `b`, whose leader is given, and everything after it. */
+/* Tries all sources for receiver `d` of shard `i` of bundle `b`, whose leader is given, and all receivers after it. */
 static void try_receiver(struct search *s, size_t b, size_t i, size_t leader, size_t d)
 {
     const struct ah_transfer_bundle *bundle = &s->problem->bundles[b];
@@ -153,7 +153,7 @@ static void go_on(struct search *s, size_t b, size_t i)
 
 /* ---- what a result says ---- */
 
-/* Checks that every shard is in one piece, every choice is allowed, and the pieces take the reported time. */
+/* Checks that every shard is in one piece, that every choice is allowed, and that the pieces take the reported time. */
 static void check_pieces(const struct problem *c, const struct ah_transfer_result *result)
 {
     struct search s = {.problem = &c->problem};
@@ -234,8 +234,9 @@ TEST(transfer_solver, is_near_its_bound_where_shards_are_many)
     assert_true(worst < 0.1);
 }
 
-/* Gives each receiver two last options: storage over its node's own link, and before it storage through another node
- * and that node's link. Nothing is fetched just once. Returns the time of taking everything from storage. */
+/* Gives each receiver two last options. The last is storage over its node's own link. The other is storage through
+ * another node and that node's link. Nothing is fetched just once. Returns the time of taking everything from
+ * storage. */
 static double make_plain(struct problem *c, uint64_t *random)
 {
     struct search s = {.problem = &c->problem};

@@ -63,7 +63,7 @@ static inline void test_case_model(struct test_case *c, uint64_t layers, uint64_
                                  .tied = tied};
 }
 
-/* Draws a stage: a run of blocks; the last stage ends with the head. */
+/* Draws a stage, which is a run of blocks. The last stage ends with the head. */
 static inline struct ah_plan_part test_case_stage(const struct test_case *c, uint64_t *seed)
 {
     uint64_t blocks = ah_model_blocks(&c->model), stages = 1 + test_below(seed, blocks < 5 ? blocks : 5);
@@ -88,7 +88,7 @@ static inline void test_case_job(struct test_case *c, struct ah_plan_training tr
     assert_true(c->job.n_groups <= TEST_GROUPS_MAX && c->job.n_blocks <= TEST_BLOCKS_MAX);
 }
 
-/* Sets costs of a machine on which every lane can be the busiest: a layer's forward takes `forward_us`, a copy of its
+/* Sets costs of a machine on which any lane can be the busiest. A layer's forward takes `forward_us`, a copy of its
  * weights `copy_us`, its update on the host `adam_us`. */
 static inline void test_case_costs(struct test_case *c, double forward_us, double copy_us, double adam_us)
 {
@@ -119,7 +119,7 @@ static inline void test_case_costs(struct test_case *c, double forward_us, doubl
     c->choice = (struct ah_choice){.configs = c->configs, .costs = &c->costs};
 }
 
-/* Draws resources that lanes share; none in one of three cases. */
+/* Draws resources shared by lanes. In one of three cases there are none. */
 static inline void test_case_sharing(struct test_case *c, uint64_t *seed)
 {
     struct ah_plan_sharing *sharing = &c->costs.sharing;
@@ -162,7 +162,7 @@ static inline void test_case_open(struct test_case *c, uint64_t *seed)
     test_case_sharing(c, seed);
 }
 
-/* Makes the job that of c->part, with costs that fit it. */
+/* Reduces the job to that of c->part, with costs that fit it. */
 static inline void test_case_cut(struct test_case *c, uint64_t micro_batches, uint64_t *seed)
 {
     struct ah_plan_training training = c->job.training;
@@ -183,7 +183,7 @@ static inline void test_case_part(struct test_case *c, uint64_t *seed)
     test_case_cut(c, micro_batches[test_below(seed, 4)], seed);
 }
 
-/* Draws a valid config for every block; sometimes only a few different configs, as in plans. */
+/* Draws a valid config for every block. Sometimes only a few different configs are used, as in plans. */
 static inline void test_case_configs(struct test_case *c, uint64_t *seed)
 {
     struct ah_config options[AH_CONFIGS_MAX];
@@ -218,7 +218,7 @@ static inline void test_case_choose(struct test_case *c, uint64_t *seed)
     test_case_knobs(c, seed);
 }
 
-/* Emits the choice evaluated last as a whole document, with stand-ins for what planners add. */
+/* Emits the choice that was evaluated last as a whole document. Stand-ins replace what planners would add. */
 static inline void test_case_emit(const struct test_case *c, struct ah_schedule *schedule,
                                   struct ah_document *ret_document)
 {

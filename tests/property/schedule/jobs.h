@@ -35,7 +35,7 @@ static inline void test_job_model(struct test_job *ret_job, const char *model)
     load_example(&ret_job->document, AH_DOCUMENT_MODEL, model);
 }
 
-/* Everything is trained if `training` has no patterns. */
+/* Makes a job from an example model. If `training` has no patterns, everything is trained. */
 static inline void test_job_start(struct test_job *job, struct ah_plan_training training)
 {
     struct ah_error err = {0};

@@ -10,12 +10,12 @@
 
 enum { LIFETIMES_TENSORS_MAX = 8192 };
 
-/* How long gradients live. */
+/* The length of the gradients' lifetimes. */
 enum lifetimes_gradients {
     LIFETIMES_USED_AT_ONCE, /* the device updates right after backward */
-    LIFETIMES_TO_THE_END,   /* clipping: until the last backward and their updates are done */
+    LIFETIMES_TO_THE_END,   /* with clipping: until the last backward and all updates are done */
     LIFETIMES_SENT,         /* for `sent_for` positions, while they are copied */
-    LIFETIMES_INTO_FORWARD, /* streamed updates: lower blocks are updated sooner */
+    LIFETIMES_INTO_FORWARD, /* streamed updates, where lower blocks are updated sooner */
     LIFETIMES_GRADIENTS
 };
 
@@ -23,10 +23,10 @@ struct lifetimes {
     uint32_t blocks, micro_batches;
     bool block_major;
     enum lifetimes_gradients gradients;
-    uint32_t sent_for;                                     /* positions */
-    uint32_t fetched;                                      /* number of lowest blocks with fetched weights */
-    uint32_t ahead;                                        /* positions from a fetch to its use */
-    uint32_t recomputed;                                   /* number of lowest blocks that keep only input */
+    uint32_t sent_for;   /* positions */
+    uint32_t fetched;    /* number of lowest blocks with fetched weights */
+    uint32_t ahead;      /* positions from a fetch to its use */
+    uint32_t recomputed; /* number of lowest blocks that keep only their input */
     uint64_t activation, gradient, weight, residual, work; /* bytes */
 };
 
@@ -61,7 +61,7 @@ static inline uint32_t lifetimes_backward(const struct lifetimes *it, uint32_t b
     return micro_batch * 2 * it->blocks + 2 * it->blocks - 1 - block;
 }
 
-/* Returns the position at which a block's gradient is gone. */
+/* Returns the position at which a block's gradient is no longer needed. */
 static inline uint32_t lifetimes_gradient_end(const struct lifetimes *it, uint32_t block, uint32_t backward,
                                               uint32_t compute)
 {
@@ -101,7 +101,7 @@ static inline void lifetimes_block(const struct lifetimes *it, struct lifetimes_
         lifetimes_add(set, it->gradient / 2, backward, backward, AH_CLASS_GRADIENTS, false);
 }
 
-/* Fills in the tensors of an iteration; updates that wait for the norm have positions of their own at its end. */
+/* Fills in the tensors of an iteration. Updates that wait for the norm have extra positions at its end. */
 static inline void lifetimes_fill(const struct lifetimes *it, struct lifetimes_set *set)
 {
     uint32_t compute = 2 * it->blocks * it->micro_batches;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Checks messages between the stages of a pipeline and the memory of each message, from the starts and ends of compute
- * positions in one step or several. A message occupies its place from the start of sending until its last reader is
- * done.
+ * positions. A message occupies its place from the start of sending until its last reader is done.
  *
  *     struct messages_stage stages[] = {{plan, 1, start_us, end_us}, ...};
  *     messages_check(stages, n);
@@ -28,7 +27,7 @@ static inline const struct ah_plan_op *messages_op(const struct ah_plan *plan, s
     return &plan->ops[plan->lanes.compute[position]];
 }
 
-/* Returns the position of this op in a stage; SIZE_MAX: none. */
+/* Returns the position of this op in a stage, or SIZE_MAX if there is none. */
 static inline size_t messages_find(const struct ah_plan *plan, enum ah_plan_op_kind kind, uint64_t block,
                                    uint64_t micro_batch)
 {
@@ -40,7 +39,7 @@ static inline size_t messages_find(const struct ah_plan *plan, enum ah_plan_op_k
     return SIZE_MAX;
 }
 
-/* Returns the last position at which a stage touches the gradient that it was sent; SIZE_MAX: none. */
+/* Returns the last position at which a stage uses the gradient sent to it, or SIZE_MAX if there is none. */
 static inline size_t messages_gradient_used(const struct ah_plan *plan, uint64_t micro_batch)
 {
     size_t used = SIZE_MAX;
@@ -53,7 +52,7 @@ static inline size_t messages_gradient_used(const struct ah_plan *plan, uint64_t
     return used;
 }
 
-/* Checks that the tensor of this name lives at all positions that run between two times. */
+/* Checks that the tensor of this name is alive at all positions that run between two times. */
 static inline void messages_check_lives(const struct messages_stage *s, size_t step, const char *label,
                                         uint64_t block, uint64_t micro_batch, double from_us, double to_us)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A reference for programs: every op that they use, in double precision and by its definition, on one flat memory.
+ * A reference for programs: every op that programs use, in double precision, by its definition, on one flat memory.
  *
- * The element at bytes [b, b + size) of an arena is memory[b / 2]: two places share an element where they share bytes.
- * Row numbers of tables (tokens, targets, positions, documents) come from `data`, not from the memory.
+ * The element at bytes [b, b + size) of an arena is memory[b / 2]: if two places share bytes, they share the element
+ * there. Row numbers of tables (tokens, targets, positions, documents) come from `data`, not from the memory.
  */
 #ifndef AH_TESTS_PROPERTY_SCHEDULE_REFERENCE_H
 #define AH_TESTS_PROPERTY_SCHEDULE_REFERENCE_H
@@ -24,10 +24,10 @@ struct reference {
     const struct ah_op *op;
     const uint64_t *at; /* first byte of each operand */
     const struct reference_data *data;
-    uint64_t first_row; /* of the tokens that the op works on */
+    uint64_t first_row; /* the first of the tokens on which the op works */
 };
 
-/* Returns an element of an operand, whose rows are `width` wide if they are dense. */
+/* Returns an element of an operand. Dense rows have `width` elements. */
 static inline double *ref_element(const struct reference *r, size_t arg, uint64_t row, uint64_t width,
                                   uint64_t col)
 {
@@ -125,7 +125,7 @@ static inline void ref_rope(const struct reference *r)
         }
 }
 
-/* Returns the probability of query row `i` on key row `j` of head `h`, once lse is known; before that, the score. */
+/* Returns the score of query row `i` on key row `j` of head `h`. Once lse is known, returns the probability instead. */
 static inline double ref_score(const struct reference *r, size_t q, size_t k, uint64_t i, uint64_t j,
                                uint64_t h)
 {
@@ -197,7 +197,7 @@ static inline void ref_attention_backward(const struct reference *r)
                 ref_attention_backward_pair(r, i, j, h);
 }
 
-/* Returns the activation and its derivative: gelu by its definition, the tanh form as published. */
+/* Returns the activation and its derivative. gelu is computed by its definition, its tanh form as published. */
 static inline double ref_activate(uint32_t kind, double x, double *ret_slope)
 {
     const double pi = acos(-1.0);
@@ -229,7 +229,7 @@ static inline void ref_activation(const struct reference *r)
         }
 }
 
-/* add, cast, fill with zero, column_sum, sum */
+/* Runs an op of kind add, cast, fill with zero, column_sum or sum. */
 static inline void ref_elements(const struct reference *r)
 {
     const struct ah_op_elements *s = &r->op->u.elements;
@@ -289,7 +289,7 @@ static inline void ref_cross_entropy(const struct reference *r)
     }
 }
 
-/* Runs an op of a kind that programs use; returns false for other kinds. */
+/* Runs an op of a kind that programs use. Returns false for other kinds. */
 static inline bool reference_do(const struct reference *r)
 {
     static void (*const functions[AH_OP_KINDS])(const struct reference *) = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans changed at random places: whatever the document reader accepts is checked and replayed without a crash, and a
- * plan that passes the check replays in the time that it states.
+ * Tests plans changed at random places. Checking and replaying a plan that the document reader accepts does not crash.
+ * A plan that passes the check replays in the time that it states.
  */
 #include "runtime/schedule/check.h"
 #include "runtime/schedule/replay.h"
@@ -74,7 +74,7 @@ static void swap_in_order(struct ah_plan *plan, uint64_t *random)
     order[j] = op;
 }
 
-/* Swaps two ops of one lane: every list keeps its length. */
+/* Swaps two ops of one lane, so that every list keeps its length. */
 static void swap_ops(struct ah_plan *plan, uint64_t *random)
 {
     struct ah_plan_op *a = any_op(plan, random), *b = any_op(plan, random);
@@ -125,7 +125,7 @@ static void (*const changes[])(struct ah_plan *, uint64_t *) = {
     change_kind, change_block, change_micro_batch, change_positions, change_time,   swap_in_order,
     swap_ops,    change_ring,  change_config,      change_tensor,    change_sharing};
 
-/* Checks and replays the plan; returns whether the check accepted it. */
+/* Checks and replays the plan. Returns true if the check accepted it. */
 static bool survives(const struct ah_plan *plan)
 {
     struct ah_error err = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs train: executed in double precision on memory laid out as they say, their loss falls as their gradients
- * predict, for every parameter tried (central differences), whatever is kept, recomputed, frozen, tied or chunked.
+ * Tests that programs train. They run in double precision, on memory laid out as they say. For every parameter tried,
+ * the loss changes as gradients predict (central differences), whatever is kept, recomputed, frozen, tied or chunked.
  */
 #include "runtime/schedule/flat.h"
 #include "runtime/schedule/program.h"
@@ -77,8 +77,8 @@ static struct ah_model gelu(void)
     return model;
 }
 
-/* One training run: weights and gradients of blocks, the streams between them, saved tensors and scratch, in one memory
- * with two bytes per element. */
+/* One training run. Weights and gradients of blocks, the streams between blocks, saved tensors and scratch are in one
+ * memory, which has two bytes per element. */
 struct net {
     struct ah_job job;
     struct ah_arena arena;
@@ -180,7 +180,7 @@ static void run_pass(struct net *net, size_t block, enum ah_pass pass)
     assert_non_null(program);
     CHECK_OK(ah_program_build(&net->job, ah_job_block(&net->job, block), pass, net->way, program, &err), err);
     assert_true(program->scratch_bytes <= WORK_BYTES);
-    /* What was in scratch before must not matter. */
+    /* The previous contents of scratch must not matter. */
     for (size_t i = 0; i < WORK_BYTES / 2; i++)
         net->memory[net->scratch / 2 + i] = NAN;
     uint64_t row = 0;
@@ -213,14 +213,15 @@ static void run_step(struct net *net)
         run_pass(net, block, AH_PASS_BACKWARD);
 }
 
-/* `kept` is the memory after the step: every forward of the head writes gradients. */
+/* Compares a tensor's gradient with differences of the loss. `kept` is the memory after the step, because every forward
+ * of the head writes gradients. */
 static void check_tensor(struct net *net, size_t block, const struct ah_flat_tensor *tensor,
                          const double *kept, uint64_t *random)
 {
     uint64_t step = net->job.weight_bytes / 2;
     for (int i = 0; i < 4; i++) {
         uint64_t element = check_random(random) % tensor->elements;
-        /* Picks a row of the batch: the rest of the table is not used. */
+        /* Picks a row that the batch uses, because the rest of the table has no effect. */
         if (!strcmp(tensor->tensor.name, "embedding.weight"))
             element = net->tokens[i] * 8 + element % 8;
         if (!strcmp(tensor->tensor.name, "position.weight"))

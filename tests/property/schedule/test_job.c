@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Trained sets against fnmatch(3), groups against pairwise comparison, and ten thousand blocks that all differ.
+ * Compares trained sets with fnmatch(3), and groups with pairwise comparison. Tests ten thousand different blocks.
  */
 #include "tests/property/schedule/jobs.h"
 
@@ -30,7 +30,7 @@ static const char *random_pattern(const struct ah_model *model, uint64_t *random
     return text;
 }
 
-/* Returns the trained tensors of a block: by definition, the last pattern that matches a name decides. */
+/* Returns the trained tensors of a block by definition: the last pattern matching a name decides. */
 static uint32_t expected_trained(const struct ah_job *job, size_t block, const char **patterns, size_t n)
 {
     struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
@@ -83,7 +83,7 @@ static void check_groups(const struct ah_job *job, const char **patterns, size_t
     assert_int_equal(blocks, job->n_blocks);
 }
 
-/* True if every pattern matches something, and something is trained. */
+/* True if every pattern matches something and something is trained. */
 static bool is_usable(const struct ah_model *model, const char **patterns, size_t n)
 {
     struct ah_job job = {.model = model};
@@ -133,7 +133,7 @@ TEST(job, trains_what_patterns_choose)
     assert_true(accepted > ROUNDS / 2);
 }
 
-/* A thousand patterns, one layer each. */
+/* A thousand patterns each name one layer. */
 TEST(job, takes_ten_thousand_blocks)
 {
     enum { LAYERS = 10000, MANY = 1000 };

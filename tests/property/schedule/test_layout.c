@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Layouts of random and realistic lifetimes against explicit sets of positions: tensors alive together do not overlap,
- * live bytes are those found by counting, and nothing depends on what the memory held before.
+ * Compares layouts of random and realistic lifetimes with explicit sets of positions. Tensors alive at one time do not
+ * overlap, live bytes are those found by counting, and nothing depends on what the layout's memory held before.
  */
 #include "runtime/schedule/layout.h"
 #include "tests/property/schedule/lifetimes.h"
@@ -18,7 +18,7 @@ static uint64_t rounded(uint64_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-/* lives[i * positions + p]: tensor i lives at p; found by walking from `from` to `to`. */
+/* Returns lives[i * positions + p], true if tensor i is alive at p, found by walking from `from` to `to`. */
 static bool *walk_lives(const struct lifetimes_set *set)
 {
     bool *lives = calloc(set->n * set->positions + 1, sizeof *lives);
@@ -76,7 +76,7 @@ static void check_result(const struct lifetimes_set *set, const bool *lives,
     assert_true(classes == most);
 }
 
-/* Places the set again, in a layout that placed other sets before and in a fresh layout. */
+/* Lays out the set once more, in a layout used for other sets before and in a fresh one. The results must be equal. */
 static void check_repeats(struct ah_layout *used, const struct lifetimes_set *set,
                           const struct ah_layout_result *result)
 {
@@ -100,7 +100,7 @@ static void check_repeats(struct ah_layout *used, const struct lifetimes_set *se
     ah_layout_release(&fresh);
 }
 
-/* A peak that is within `enough_bytes` may grow up to it; any other peak does not change. */
+/* Checks that a peak within `enough_bytes` grows no further than that, and that any other peak does not change. */
 static void check_enough(struct ah_layout *layout, const struct lifetimes_set *set, const bool *lives,
                          const struct ah_layout_result *result)
 {
@@ -136,7 +136,7 @@ static void check_set(struct ah_layout *layout, struct lifetimes_set *set,
     free(lives);
 }
 
-/* Draws anything: stacked tensors that do not nest, whole circles, one position, sizes that do not divide. */
+/* Draws any set: stacked tensors that do not nest, whole circles, single positions, sizes that do not divide. */
 static void draw_random(struct lifetimes_set *set, uint64_t *seed)
 {
     uint64_t most = check_random(seed) % 8 ? 40 : 200;
@@ -187,7 +187,7 @@ struct nest {
     uint32_t turn;
 };
 
-/* Nested lifetimes inside first..last, in random places of the circle. */
+/* Draws nested lifetimes inside first..last, in random places of the circle. */
 static void draw_nested(struct nest *nest, uint32_t first, uint32_t last, int depth)
 {
     while (first <= last) {

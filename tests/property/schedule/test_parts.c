@@ -44,7 +44,7 @@ static void open_stage(struct stage *s, const struct ah_plan_part *part, uint64_
     test_case_cut(&s->c, micro_batches, seed);
     s->schedule = (struct ah_schedule){0};
     CHECK_OK(ah_schedule_init(&s->schedule, &s->c.job, &err), err);
-    int rc = AH_E_FAILED; /* draws again if rings are too small for their order */
+    int rc = AH_E_FAILED; /* if rings are too small for their order, draws once more */
     for (int tries = 0; rc == AH_E_FAILED && tries < 20; tries++) {
         test_case_choose(&s->c, seed);
         rc = ah_schedule_evaluate(&s->schedule, &s->c.choice, &score, &err);
@@ -110,14 +110,14 @@ static bool nothing_trained(const struct stage *s)
     return s->c.job.lowest == s->plan->n_blocks;
 }
 
-/* Returns how many forwards the stage's order has before the first backward. */
+/* Returns the number of forwards before the first backward in the stage's order. */
 static uint64_t ahead(const struct stage *s)
 {
     uint64_t behind = s->c.part.stages - 1 - s->c.part.stage, m = s->plan->training.micro_batches;
     return behind < m ? behind : m;
 }
 
-/* Returns when the op at the stage's next position may start; negative: not known yet. */
+/* Returns the time at which the op at the stage's next position may start. Negative: not known yet. */
 static double ready_us(size_t n, size_t i)
 {
     const struct stage *s = &stages[i];
@@ -203,7 +203,7 @@ static void run(size_t n, uint64_t *seed)
     double slow[STAGES_MOST];
     size_t left = 0;
     for (size_t i = 0; i < n; i++) {
-        slow[i] = test_below(seed, 2) ? 0.01 : 30; /* some stages run far ahead of others */
+        slow[i] = test_below(seed, 2) ? 0.01 : 30; /* makes some stages run far ahead of others */
         stages[i].at = 0;
         stages[i].free_us = 0;
         left += stages[i].plan->lanes.n_compute;

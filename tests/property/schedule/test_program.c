@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Programs of every example, in both dtypes, with random sets of trained tensors, executed by a machine that only knows
- * which bytes hold what: an op may read a place only if all of it was written and nothing overwrote it since. The
+ * the contents of bytes. An op may read a place only if all of it was written and has not been overwritten since. The
  * devices must accept every op (ah_op_check), with its operands where the program puts them.
  */
 #include "runtime/schedule/flat.h"
@@ -24,7 +24,7 @@ struct machine {
     const struct ah_program *program;
     struct columns valid[AH_PROGRAM_PLACES_MAX];
     bool written[AH_PROGRAM_PLACES_MAX];
-    uint64_t width[AH_PROGRAM_PLACES_MAX]; /* bytes of a row of a place used by columns; else 0 */
+    uint64_t width[AH_PROGRAM_PLACES_MAX]; /* bytes in a row of a place used by columns; else 0 */
     uint64_t home_at[AH_HOMES];            /* where each home begins in the arena */
     uint64_t data_at[AH_PROGRAM_PLACES_MAX];
     uint64_t arena_bytes;
@@ -114,7 +114,7 @@ static void clobber(struct machine *m, size_t writer)
     }
 }
 
-/* Finds the columns of a row that an operand covers: its own, or all. */
+/* Finds the columns of a row covered by an operand: its own columns, or all. */
 static void operand_columns(struct machine *m, const struct ah_program_op *op,
                             const struct ah_operand *operand, size_t arg, uint64_t *from, uint64_t *to)
 {
@@ -164,7 +164,7 @@ static void do_op(struct machine *m, const struct ah_program_op *op, bool first)
     m->instants++;
 }
 
-/* Checks the op at its final offsets, for the first and the last time it runs. */
+/* Checks the op at its final offsets, for its first run and its last. */
 static void check_placed(const struct machine *m, const struct ah_program_op *op)
 {
     const uint64_t arenas[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = m->arena_bytes};
@@ -187,7 +187,7 @@ static void check_placed(const struct machine *m, const struct ah_program_op *op
     }
 }
 
-/* Runs loops twice, to see what one iteration leaves for the next. */
+/* Runs the program, with each loop run twice, so that one iteration sees what another left. */
 static void run(struct machine *m)
 {
     const struct ah_program *program = m->program;
@@ -204,7 +204,7 @@ static void run(struct machine *m)
     }
 }
 
-/* Returns the largest sum of scratch bytes live at one instant, which any allocator must hold. */
+/* Returns the largest number of scratch bytes alive at one instant. Every allocator needs that many. */
 static uint64_t live_bound(const struct machine *m, uint64_t *ret_highest_end)
 {
     uint64_t most = 0;
@@ -224,7 +224,7 @@ static uint64_t live_bound(const struct machine *m, uint64_t *ret_highest_end)
     return most;
 }
 
-/* Returns the tensors whose gradients a place holds: one, or gate's and up's. */
+/* Returns the tensors whose gradients are in a place: one tensor, or gate and up. */
 static uint32_t gradients_in(const struct ah_program_place *place, const struct ah_flat *flat,
                              uint64_t element_bytes)
 {
@@ -266,7 +266,7 @@ static void check_results(const struct machine *m, const struct ah_job *job, con
     assert_int_equal(loss, head && forward);
     assert_int_equal(gradients, backward ? group->trained : 0);
     assert_int_equal(table, head && job->model->tied && (job->groups[0].trained & 1));
-    /* A block that passes no gradient on may still update the residual gradient for its own use. */
+    /* Even if a block passes no gradient on, it may update the residual gradient for its own use. */
     if (group->input_gradient && backward)
         assert_true(down);
     if (head)
@@ -331,7 +331,7 @@ static struct work work_of(const struct ah_job *job, const struct ah_job_group *
     return work;
 }
 
-/* Checks that `keep` saves most and does least work, and that `selective` repeats no product. */
+/* Checks that `keep` saves the most and does the least work, and that `selective` repeats no product. */
 static void check_ways(const struct ah_job *job, const struct ah_job_group *group)
 {
     struct work keep = work_of(job, group, AH_PASS_BACKWARD, AH_ACTIVATIONS_KEEP);
@@ -362,7 +362,7 @@ static void check_job(const struct ah_job *job, struct tally *tally)
     }
 }
 
-/* Draws patterns that name tensors: half of the names, one name, or all but one. */
+/* Draws patterns that name half of the tensors, one tensor, or all but one. */
 static size_t random_patterns(const struct ah_model *model, uint64_t *random, char text[][96],
                               const char **patterns)
 {
@@ -418,7 +418,7 @@ TEST(program, runs_in_its_memory)
     assert_true(100 * tally.exact >= 99 * tally.programs && tally.worst < 1.2);
 }
 
-/* Sizes follow the tokens: four times the batch saves four times the bytes, where nothing is rounded. */
+/* Four times the batch saves four times the bytes, except where sizes are rounded. */
 TEST(program, sizes_follow_tokens)
 {
     for (size_t i = 0; i < TEST_MODELS; i++) {

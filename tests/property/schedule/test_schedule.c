@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random choices, evaluated and emitted; the documents are checked against docs/planning.md (timeline.h) and by sums.
+ * Tests random choices, evaluated and emitted. Documents are checked against docs/planning.md (timeline.h) and by sums.
  */
 #include "runtime/schedule/replay.h"
 #include "runtime/schedule/schedule.h"
@@ -33,7 +33,7 @@ static void close_case(struct drawn *d)
     test_case_close(&d->c);
 }
 
-/* Draws a choice that can run. Only rings too small for its order may prevent that. */
+/* Draws a choice that can run. Only rings too small for their order keep a choice from running. */
 static void choose(struct drawn *d, uint64_t *seed)
 {
     struct ah_error err = {0};
@@ -69,7 +69,7 @@ static void check_sums(const struct drawn *d, const struct ah_replay *replay)
     (void)replay;
 }
 
-/* True if compute sets the pace, so that its work and its waits fill the period. */
+/* True if compute sets the pace, so that the period consists of compute's work and waits. */
 static bool check_account(const struct drawn *d)
 {
     const struct ah_score *s = &d->score;
@@ -115,7 +115,7 @@ static void check_memory(const struct ah_plan *plan)
                      (highest + AH_LAYOUT_ALIGN - 1) / AH_LAYOUT_ALIGN * AH_LAYOUT_ALIGN);
 }
 
-/* True if a tensor named after the block and `label` lives at this position. */
+/* True if a tensor named after the block and `label` is alive at this position. */
 static bool holds(const struct ah_plan *plan, uint64_t block, const char *label, uint64_t p)
 {
     const char *owner = plan->blocks[block].name;
@@ -136,7 +136,7 @@ static void check_held(const struct ah_plan *plan, const struct ah_plan_op *op, 
                  (unsigned long long)op->block, label, (unsigned long long)(p % plan->arena.positions));
 }
 
-/* Checks every position of the circle from `from` up to `to`, both included. */
+/* Checks that the tensor is alive at every position of the circle from `from` to `to`, including both. */
 static void check_held_over(const struct ah_plan *plan, const struct ah_plan_op *op, const char *label,
                             uint64_t from, uint64_t to)
 {
@@ -154,7 +154,7 @@ static void check_pass(const struct ah_plan *plan, const struct ah_plan_op *op, 
         check_held(plan, op, "input", p);
 }
 
-/* Checks that everything an op touches is live when the op runs. */
+/* Checks that every tensor used by an op is alive when the op runs. */
 static void check_lives(const struct ah_plan *plan)
 {
     uint64_t n = plan->arena.positions;
@@ -292,14 +292,14 @@ static double *durations_of(const struct ah_plan *plan)
     return us;
 }
 
-/* Gives each op a random part of its duration in `us`, with which the plan was made. */
+/* Gives each op a random fraction of its duration in `us`, for which the plan was made. */
 static void draw_durations(struct ah_plan *plan, const double *us, double least, double most, uint64_t *seed)
 {
     for (size_t op = 0; op < plan->n_ops; op++)
         plan->ops[op].us = us[op] * (least + (most - least) * check_uniform(seed));
 }
 
-/* Orders run, and rules hold, whatever the durations are. */
+/* With any durations, the orders run and the rules hold. */
 TEST(schedule, orders_run_with_any_durations)
 {
     static struct drawn d;
@@ -320,7 +320,7 @@ TEST(schedule, orders_run_with_any_durations)
     }
 }
 
-/* Shorter ops make nothing later; exact without sharing and in frozen orders. */
+/* Shorter ops make nothing later. This is exact in frozen orders without sharing. */
 TEST(schedule, faster_is_never_later)
 {
     static struct drawn d;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks a replayed timeline against the rules of docs/planning.md: written from the page, with no code of the
- * schedule.
+ * Checks a replayed timeline against the rules of docs/planning.md. It uses no code of the schedule.
  *
  *     struct timeline t;
  *     timeline_open(&t, plan, &replay, iterations);
  *     timeline_check(&t);
  *     timeline_close(&t);
  *
- * It looks at iterations 2 to iterations - 3: near either end, updates of gradients that were never made, and states
- * that nothing uses any more, are absent.
+ * Only iterations 2 to iterations - 3 are checked. Nearer to either end, some work is absent: updates of gradients that
+ * were never made, and states that nothing uses afterwards.
  */
 #ifndef AH_TESTS_PROPERTY_SCHEDULE_TIMELINE_H
 #define AH_TESTS_PROPERTY_SCHEDULE_TIMELINE_H
@@ -40,7 +39,7 @@ static inline const struct ah_plan_op *timeline_op(const struct timeline *t, uin
     return &t->plan->ops[op];
 }
 
-/* Returns the op of a kind, block and micro-batch. */
+/* Returns the op with this kind, block and micro-batch. */
 static inline uint32_t timeline_find(const struct timeline *t, enum ah_plan_op_kind kind, uint64_t block,
                                      uint64_t micro_batch)
 {
@@ -51,7 +50,7 @@ static inline uint32_t timeline_find(const struct timeline *t, enum ah_plan_op_k
     return TIMELINE_NONE;
 }
 
-/* Returns that op for the first micro-batch that has one. */
+/* Returns the op of this kind and block for the first micro-batch that has one. */
 static inline uint32_t timeline_first(const struct timeline *t, enum ah_plan_op_kind kind, uint64_t block)
 {
     uint32_t op = TIMELINE_NONE;
@@ -120,7 +119,7 @@ static inline void timeline_close(struct timeline *t)
     free(t->finish);
 }
 
-/* "v waits for u" means the latest instance of u before v on the circle. */
+/* Checks that tile `v_tile` of v waits for tile `u_tile` of u: the latest instance of u before v on the circle. */
 static inline void timeline_tile_waits(const struct timeline *t, uint32_t v, uint64_t v_tile, uint32_t u,
                                        uint64_t u_tile, const char *rule)
 {
@@ -149,7 +148,7 @@ static inline void timeline_all_wait(const struct timeline *t, uint32_t v, uint3
             timeline_tile_waits(t, v, tile, u, of, rule);
 }
 
-/* Checks that v waits for u, tile by tile if both have equally many tiles. */
+/* Checks that v waits for u. If both have equally many tiles, it waits tile by tile. */
 static inline void timeline_waits(const struct timeline *t, uint32_t v, uint32_t u, const char *rule)
 {
     if (v == TIMELINE_NONE || u == TIMELINE_NONE)
@@ -162,7 +161,7 @@ static inline void timeline_waits(const struct timeline *t, uint32_t v, uint32_t
         timeline_tile_waits(t, v, tile, u, tile, rule);
 }
 
-/* Rules 1 and 2. */
+/* Checks rules 1 and 2. */
 static inline void timeline_check_positions(const struct timeline *t)
 {
     const uint64_t *compute = t->plan->lanes.compute;
@@ -196,7 +195,7 @@ static inline void timeline_check_positions(const struct timeline *t)
     free(tile);
 }
 
-/* True if the plan trains anything; a stage of a pipeline may not. */
+/* True if the plan trains anything. A stage of a pipeline may train nothing. */
 static inline bool timeline_trains(const struct timeline *t)
 {
     for (uint64_t block = 0; block < t->plan->n_blocks; block++)
@@ -205,7 +204,7 @@ static inline bool timeline_trains(const struct timeline *t)
     return false;
 }
 
-/* Rules 3 to 5, for a block. */
+/* Checks rules 3 to 5 for a block. */
 static inline void timeline_check_gradients(const struct timeline *t, uint64_t block)
 {
     uint64_t n = t->plan->training.micro_batches;
@@ -234,7 +233,7 @@ static inline void timeline_check_gradients(const struct timeline *t, uint64_t b
     timeline_all_wait(t, timeline_first(t, AH_PLAN_DEVICE_ADAM, block), norm, "rule 5, device_adam");
 }
 
-/* Rule 10, for a block's gradients. */
+/* Checks rule 10 for a block's gradients. */
 static inline void timeline_check_arrival(const struct timeline *t, uint64_t block)
 {
     const struct ah_plan_block *it = &t->plan->blocks[block];
@@ -253,7 +252,7 @@ static inline void timeline_check_arrival(const struct timeline *t, uint64_t blo
     }
 }
 
-/* Rules 6, 7 and 9, for a block. */
+/* Checks rules 6, 7 and 9 for a block. */
 static inline void timeline_check_weights(const struct timeline *t, uint64_t block)
 {
     uint32_t in = timeline_first(t, AH_PLAN_STATES_IN, block);
@@ -285,7 +284,7 @@ static inline void timeline_check_weights(const struct timeline *t, uint64_t blo
     }
 }
 
-/* The rest of rule 6: states come in the order of use, from the head on. */
+/* Checks the rest of rule 6, that states arrive in the order of use, from the head on. */
 static inline void timeline_check_state_order(const struct timeline *t)
 {
     uint64_t *seen = calloc(t->plan->n_ops, sizeof *seen);
@@ -308,7 +307,7 @@ static inline void timeline_check_state_order(const struct timeline *t)
     free(seen);
 }
 
-/* Rule 8 for one ring: when slots are taken and given back, in the order of the lanes. Absent ops take no time. */
+/* Checks rule 8 for one ring: slots are taken and given back in the order of the lanes. Absent ops take no time. */
 static inline void timeline_check_ring(const struct timeline *t, uint64_t slots, enum ah_plan_op_kind taker,
                                        enum ah_plan_op_kind giver, enum ah_plan_op_kind or_giver,
                                        bool device_weights)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The reader as a filter, for tests written in Python.
+ * Reads documents as a filter program, for tests written in Python.
  *
  *     document_driver schema KIND           the schema
  *     document_driver print FILE            the canonical text; warnings on stderr

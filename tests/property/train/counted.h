@@ -17,8 +17,8 @@ enum { COUNTED_RANKS = 8, COUNTED_PURPOSES = AH_LINKS_BEAT_DOWN + 1 };
 
 struct counted {
     uint64_t posts;         /* all messages, in both directions */
-    uint64_t watched;       /* the post, counted from 1, whose purpose is saved; 0: none */
-    uint32_t watched_is_of; /* that purpose; COUNTED_PURPOSES: not posted */
+    uint64_t watched;       /* number, from 1, of the post whose purpose is saved; 0: none */
+    uint32_t watched_is_of; /* purpose of that post; COUNTED_PURPOSES: not posted yet */
     const struct ah_comm_channel *channels;
     uint64_t messages[COUNTED_PURPOSES][2], bytes[COUNTED_PURPOSES][2]; /* received, sent */
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pipeline of a golden case, with stages cut anywhere. Each stage has its own plan, data and thread; its blocks take
- * one config after another. Rank 0 runs on the test's thread.
+ * A pipeline of a golden case, with stages cut anywhere. Each stage has its own plan, data and thread, and its blocks
+ * take one config after another. Rank 0 runs on the test's thread.
  *
  *     golden_open_as(&golden, ...);
  *     pipeline_open(&p, &golden, turn, &seed);
@@ -49,20 +49,20 @@ struct pipeline {
     uint32_t pipelines;
     uint64_t share_piece;                /* 0: the default */
     const struct ah_comm_driver *driver; /* NULL: ah_comm_loop() */
-    double deadline_s;                   /* of the world */
+    double deadline_s;                   /* deadline of the world */
     bool apart;                          /* only rank 0 writes and reads checkpoints */
     struct ah_comm_hub *hub;
 
-    /* (optional) Gets every rank's trainer once nothing runs any more, on that rank's thread. */
+    /* (optional) Gets every rank's trainer after the run has ended, on that rank's thread. */
     void (*done)(void *context, const struct pipeline_stage *stage, struct ah_trainer *trainer);
     void *context;
-    /* (optional) Scores configs: a block takes the last config with the highest score, not its next. */
+    /* (optional) Scores configs. If set, a block takes the last config with the highest score instead of its next. */
     int (*likes)(const struct ah_config *config);
-    /* (optional) Gets the configs that a block could have had; `had`: the block has it. */
+    /* (optional) Gets each config that a block could have had. `had` is true for the config that the block has. */
     void (*chosen)(enum ah_block_kind kind, const struct ah_config *config, bool had);
 };
 
-/* Some choices cannot run because their rings are too small for their order. */
+/* Plans a stage with the next configs. Draws once more if the rings are too small for their order. */
 static inline void pipeline_plan_stage(struct pipeline_stage *s, uint64_t *turn, uint64_t *seed)
 {
     struct ah_config options[AH_CONFIGS_MAX];
@@ -126,7 +126,7 @@ static inline void pipeline_open_stage(struct pipeline *p, const struct golden *
     s->c.model = g->c.model;
     s->c.part = at->part;
     training.batch = training.batch / training.micro_batches * at->micro_batches;
-    if (p->pipelines > 1) { /* each has one group; a single pipeline adds up all groups */
+    if (p->pipelines > 1) { /* each pipeline has one group, but a single pipeline adds up all groups */
         training.sums = NULL;
         training.n_sums = 0;
     }
@@ -161,7 +161,7 @@ static inline void pipeline_open_stage(struct pipeline *p, const struct golden *
         p->owner[at->part.first_block + block] = at->rank;
 }
 
-/* Cuts stages anywhere; `ranks` lists their ranks. */
+/* Cuts a pipeline into stages, anywhere. `ranks` lists their ranks. */
 static inline void pipeline_cut(struct pipeline *p, const struct golden *g, struct pipeline_place at,
                                 const uint32_t *ranks, uint64_t *turn, uint64_t *seed)
 {
@@ -191,7 +191,7 @@ static inline uint32_t pipeline_rank_of(const struct pipeline *p, uint32_t pipel
     return rank;
 }
 
-/* Cuts shares wherever some pipeline is cut, from the head down, as gradients become ready. */
+/* Cuts shares wherever some pipeline is cut. They go from the head down, in the order in which gradients are ready. */
 static inline void pipeline_share(struct pipeline *p, uint64_t blocks)
 {
     for (uint64_t end = blocks, at = blocks; at-- > 0;) {
@@ -209,7 +209,7 @@ static inline void pipeline_share(struct pipeline *p, uint64_t blocks)
     }
 }
 
-/* Adds the table's share last: ranks of heads, then ranks of embeddings. */
+/* Adds the share of the table as the last one. Ranks of heads come first, then ranks of embeddings. */
 static inline void pipeline_share_table(struct pipeline *p, const struct golden *g)
 {
     uint32_t *ranks = p->share_ranks[p->n_shares];
@@ -228,7 +228,7 @@ static inline void pipeline_tell_shares(struct pipeline *p)
         p->stages[rank].rank.n_shares = p->n_shares;
 }
 
-/* `n`: number of stages; 0: any from 2 on. `turn`: the next config, by kind of block. */
+/* Opens a pipeline of `n` stages, or of any number from 2 on if `n` is 0. `turn`: the next config, by kind of block. */
 static inline void pipeline_open(struct pipeline *p, const struct golden *g, uint64_t n, uint64_t *turn,
                                  uint64_t *seed)
 {
@@ -246,7 +246,7 @@ static inline void pipeline_open(struct pipeline *p, const struct golden *g, uin
     pipeline_tell_shares(p);
 }
 
-/* Opens a pipeline for each of these groups of micro-batches, with at most `most` ranks in all, numbered in random
+/* Opens a pipeline for each of these groups of micro-batches. They have up to `most` ranks in all, numbered in random
  * order. Each has one stage if embedding and head share a table that is not split. */
 static inline void pipeline_open_groups(struct pipeline *p, const struct golden *g, const uint64_t *sums,
                                         size_t n_sums, uint64_t most, uint64_t *turn, uint64_t *seed)
@@ -346,7 +346,7 @@ static inline void *pipeline_follow(void *context)
     return NULL;
 }
 
-/* Runs the ranks; each rank's outcome is in its stage. Returns errors of the hub. */
+/* Runs the ranks and writes each rank's outcome to its stage. Returns errors of the hub. */
 static inline int pipeline_try(struct pipeline *p, const struct ah_comm_hub_options *world,
                                pipeline_lead *lead, void *context, struct ah_error *err)
 {

@@ -22,7 +22,7 @@ static bool stays(const struct poison *poison, const struct ah_plan_tensor *tens
     return tensor->from == 0 && tensor->to + 1 == poison->plan->arena.positions;
 }
 
-/* True if the tensor is born at `position`, from compute's side. */
+/* True if compute sees the tensor begin at `position`. */
 static bool is_born_at(const struct poison *poison, size_t tensor, uint64_t position)
 {
     const struct ah_plan_tensor *it = &poison->plan->arena.tensors[tensor];
@@ -74,7 +74,7 @@ static const struct ah_plan_op *op_of(const struct poison *poison, uint64_t tag)
     return tag == UINT64_MAX ? NULL : &poison->plan->ops[poison->graph.items[tag].op];
 }
 
-/* Two positions at which a tensor that the op uses must live; false: it must always live. */
+/* Writes the two positions at which a tensor used by the op must be alive. Returns false if it must always be alive. */
 static bool span_of_use(const struct poison *poison, const struct hooked_op *op, uint64_t ret_at[2])
 {
     const struct ah_plan_op *it = op_of(poison, op->tag);
@@ -127,7 +127,7 @@ void poison_submit(void *context, const struct hooked_op *op)
     }
 }
 
-/* Holds what lived at the latest position and at those left out. */
+/* Marks what was alive at the latest position and at those left out as held. */
 static void hold(struct poison *poison, uint64_t position)
 {
     uint64_t positions = poison->plan->arena.positions;
@@ -184,7 +184,7 @@ void poison_before(void *context, const struct hooked_op *op)
         begin_fetch(poison, it->issue_after, op);
 }
 
-/* The part of an arena that the item gives back after reading it; none: 0 bytes. */
+/* The part of an arena that the item gives back after reading it. It has 0 bytes if there is none. */
 struct part {
     uint32_t arena;
     uint64_t first, end;

@@ -2,9 +2,9 @@
  *
  * Promise 1: plans of one numeric signature give the same losses and weights, bit for bit. Each signature is trained
  * once undisturbed with everything on the device, then under plans of every policy and plans whose blocks go through
- * every config. These run with one thread and two, on lanes that hold up ops for random times, or until another lane
- * begins one. To prove that the runs differ, traces must show every item of every plan, every lane at work, and lanes
- * at work at the same time. All plans together must cover every config, policy, kind of op, ring and order. Below full
+ * every config. These run with one thread and with two. Lanes delay ops for random times, or until another lane begins
+ * an op. To prove that the runs differ, traces must show every item of every plan, work on every lane, and lanes
+ * working at the same time. All plans together must cover every config, policy, kind of op, ring and order. Below full
  * scale, some may be missing.
  */
 #include "runtime/schedule/graph.h"
@@ -79,7 +79,7 @@ static void see_plan(const struct golden *g)
     seen.plans++;
 }
 
-/* Checks that every item of the plan ran in every step; counts what was covered. */
+/* Checks that every item of the plan ran in every step, and counts what was covered. */
 static void see_traffic(const struct golden *g, struct ah_trainer *trainer)
 {
     struct ah_arena arena = {0};
@@ -132,8 +132,8 @@ static void expect_all_seen(void)
 
 static atomic_uint_fast64_t held_up, begun[AH_DEVICE_LANES];
 
-/* Holds up one op in eight, by its place in its lane. A few of these ops wait instead until a lane that must be seen
- * working beside theirs has begun an op; not every op can wait for that. */
+/* Delays one op in eight, chosen by its place in its lane. A few of these ops wait instead until another lane, which
+ * must be seen working at the same time, has begun an op. Not every op can wait for that. */
 static void hold_up(void *context, const struct hooked_op *op)
 {
     const uint64_t *seed = context;
@@ -153,7 +153,7 @@ static void hold_up(void *context, const struct hooked_op *op)
         ah_threads_sleep_until_ns(ah_threads_now_ns() + HOLD_UP_NS / 4);
 }
 
-/* Plans the next config for each block, so that plans go through all configs, with random knobs. */
+/* Plans with the next config for each block and random knobs, so that plans go through all configs. */
 static void plan_next(struct golden *g, uint64_t *turn, uint64_t *seed)
 {
     golden_choose_next(g, turn);
@@ -193,7 +193,7 @@ struct signature {
     const char *name;
     enum ah_dtype dtype, state_dtype;
     uint64_t sums[GROUPS_MAX]; /* none: the case's own micro-batches, in one group */
-    bool splits;               /* the table */
+    bool splits;               /* the table is split */
 };
 
 static size_t count_groups(const struct signature *signature, uint64_t *ret_micro_batches)
@@ -205,7 +205,7 @@ static size_t count_groups(const struct signature *signature, uint64_t *ret_micr
     return n;
 }
 
-/* The same micro-batches in one group give different bits, except in bf16, where sums of a few gradients are exact. */
+/* Checks that a single group gives different bits, except in bf16, where sums of a few gradients are exact. */
 static void regroup(struct golden *g, uint64_t *sums, size_t n, uint64_t micro_batches)
 {
     golden_regroup(g, micro_batches, NULL, 0);

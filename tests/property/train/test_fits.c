@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Promise 2: a run touches only what its plan gives it. Plans run while poison.h overwrites all memory that they do not
- * declare as used: losses, weights and held-out loss must not change, every operand lies in a tensor that lives at that
- * time, and the highest end of an operand is the planned peak.
+ * declare as used. Losses, weights and held-out loss must not change. Every operand is in a tensor alive at that time,
+ * and the highest end of an operand is the planned peak.
  */
 #include "tests/golden/train/case.h"
 #include "tests/property/train/poison.h"
@@ -29,7 +29,7 @@ static void see(const struct poison *poison)
         seen.given[i] += atomic_load(&poison->given[i]);
 }
 
-/* Checks that every kind of tensor with a limited life has appeared. */
+/* Checks that every kind of tensor with a limited lifetime has appeared. */
 static void expect_all_seen(void)
 {
     static const enum ah_tensor_label passing[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The loss of a step is a sum of doubles, one per micro-batch, added from the left in micro-batch order; a held-out
- * loss sums all micro-batches of all batches. One process and pipelines are checked against sums made here.
+ * loss sums all micro-batches of all batches. One process and pipelines are compared with sums made here.
  *
  * Few losses show the order of additions: leaves are fp32, and doubles add a few of them exactly. So the test replaces
  * the device's sums, op by op, with sums of numbers for which any other order gives another double. It searches for
@@ -17,7 +17,7 @@ enum { STEPS = 3, LEAVES = 3, EVALUATED_LEAST = 2, SEARCHES = 10000 };
 static struct golden golden;
 static struct pipeline pipeline;
 
-/* Replaces the device's sums: the n-th sum has these leaves. Only the head's lane uses it. */
+/* Replaces the device's sums. The n-th sum has these leaves. Only the head's lane uses this. */
 static struct {
     uint64_t seed, n;
     double last;
@@ -54,7 +54,7 @@ static double fold(uint64_t seed, uint64_t first, uint64_t n)
     return sum;
 }
 
-/* Other orders: leaf by leaf, from the right, and batch by batch. */
+/* Sums `n` values in other orders: leaf by leaf, from the right, and batch by batch. */
 static double run_on(uint64_t seed, uint64_t first, uint64_t n)
 {
     double sum = 0;
@@ -84,7 +84,7 @@ static bool differ(double a, double b)
     return memcmp(&a, &b, sizeof a) != 0;
 }
 
-/* True if every other order gives a different sum, in the first step and held out. */
+/* True if every other order gives a different sum, both in the first step and held out. */
 static bool tells(uint64_t seed, uint64_t micro_batches, uint64_t evaluated)
 {
     const uint64_t before = STEPS * micro_batches;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ranks report about their own steps, collected at rank 0:
+ * Tests what ranks report about their own steps, collected at rank 0:
  *
  * 1. Work and waits of compute do not overlap: together they are no more than the step.
  * 2. Nobody waits for a neighbour, a pipeline or a gate that does not exist, and bytes are those of the documents.
@@ -23,7 +23,7 @@ static struct golden golden;
 static struct pipeline pipeline;
 static struct ah_measured measured[PIPELINE_STAGES];
 static struct ah_recorded recorded[PIPELINE_STAGES];
-static struct ah_arena arena; /* holds what is recorded */
+static struct ah_arena arena; /* contains what is recorded */
 
 static bool on_step(void *context, const struct ah_step_record *record)
 {
@@ -59,7 +59,7 @@ static int lead(void *context, struct ah_trainer *trainer, struct ah_batches *he
     }
     rc = rc ? rc : ah_measured_collect(trainer, tally, measured, err);
     rc = rc ? rc : ah_recorded_collect(trainer, &arena, recorded, err);
-    if (!rc) /* the trainer owns the spans */
+    if (!rc) /* if successful, the trainer owns the spans */
         keep_own_spans();
     ah_tally_free(tally);
     return rc;
@@ -122,7 +122,7 @@ static uint64_t count_spans(const struct ah_recorded *of, uint64_t step, uint64_
     return n;
 }
 
-/* Returns when the op at a position begins in a step or, with `ends`, when it ends. */
+/* Returns the time at which the op at a position begins in a step or, with `ends`, ends. */
 static int64_t time_of(const struct ah_recorded *of, uint64_t step, uint64_t op, bool ends)
 {
     int64_t ns = ends ? INT64_MIN : INT64_MAX;
@@ -221,7 +221,7 @@ static void sleep_in_compute(void *context, const struct hooked_op *op)
         nanosleep(&(struct timespec){.tv_nsec = 1000L * SLOW_US}, NULL);
 }
 
-/* Returns the share of the step that a rank waits for its neighbours and at the gate. */
+/* Returns the fraction of the step that a rank waits for its neighbours and at the gate. */
 static double share_of_others(const struct ah_tally_rank *times)
 {
     return (times->waits_us[AH_LANE_SEND] + times->waits_us[AH_LANE_RECEIVE_BEFORE] +

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans from the cluster planner, with one or several pipelines, for unequal machines: their ranks give the losses,
- * norms, moments and weights of one process that trains what ah_cluster_plan_step() says, bit for bit. So do the ranks
- * of a plan for another cluster that keeps the first one's sums (planner/cluster/groups.h).
+ * Tests plans of the cluster planner for unequal machines, with one or several pipelines. Bit for bit, their ranks give
+ * the losses, norms, moments and weights of one process that trains what ah_cluster_plan_step() says. The ranks of a
+ * plan for another cluster give equal bits if that plan keeps the first plan's sums (planner/cluster/groups.h).
  */
 #include "planner/cluster/cluster_verify.h"
 #include "planner/recovery/adapt.h"
@@ -45,7 +45,7 @@ static bool is_wanted(const struct ah_cluster_plan *plan, bool several)
     return wanted && ranks > 1 && ranks <= PIPELINE_STAGES;
 }
 
-/* Sets up two kinds of machine, one three times as fast as the other, with links that make summing worthwhile. */
+/* Makes two kinds of machine, one three times as fast as the other. Links are so fast that summing is worthwhile. */
 static void make_unequal(struct planned *c, uint64_t *random)
 {
     struct ah_cluster_gpu *slow = &c->gpus[0], *fast = &c->gpus[1];
@@ -162,7 +162,7 @@ static struct ah_trainer_options options_of(const struct ah_plan *plan, struct a
                                        .seed = 7};
 }
 
-/* Trains with everything on the device, wherever the cluster's plan stores it. */
+/* Trains in one process with everything on the device, wherever the cluster's plan keeps it. */
 static void train_alone(const char *path)
 {
     struct ah_error err = {0};
@@ -344,7 +344,7 @@ static void count_pair(const struct ah_cluster_plan *plan, const struct ah_plan_
             pairs->away += plan->programs[k].blocks[block].accumulator == AH_ACCUMULATOR_HOST;
 }
 
-/* Gives all GPUs room for the whole model, fast links, and one GPU per node: as many pipelines as nodes. */
+/* Gives all GPUs room for the whole model, fast links, and one GPU per node, so that each node is a pipeline. */
 static void make_roomy(struct planned *c, size_t nodes, double times_as_fast)
 {
     c->cluster.n_nodes = nodes;
@@ -374,7 +374,7 @@ static void draw_roomy(uint64_t *random)
     } while (!planned_plan(&planned));
 }
 
-/* Plans for two nodes, one of which takes all groups but the last, or for one node per group. */
+/* Plans for two nodes, one taking all groups but the last, or else for one node per group. */
 static bool draw_roomy_other(struct planned *other, const struct ah_plan_training *training, bool two)
 {
     const double last = (double)training->sums[training->n_sums - 1];
@@ -389,7 +389,7 @@ static bool draw_roomy_other(struct planned *other, const struct ah_plan_trainin
     return plan_other(other, training);
 }
 
-/* The first plan, adapted to the other cluster in each way, must continue with the same bits. */
+/* Adapts the first plan to the other cluster in each way. The run must continue with the same bits. */
 static void adapt_each_way(uint64_t pair, struct planned *other, const struct ah_plan_training *training,
                            const char *path, uint64_t *random, struct pairs *pairs)
 {

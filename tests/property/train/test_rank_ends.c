@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * However ranks end, they end together: one dies at any of its messages, weights become NaN, the data of one cannot be
- * read, or the run is interrupted. Nobody waits forever; otherwise the test would exceed its time limit.
+ * Tests that ranks end together, however they end. One rank dies at any of its messages, weights become NaN, one rank's
+ * data cannot be read, or the run is interrupted. If a rank waited forever, the test would exceed its time limit.
  */
 #include "base/threads.h"
 #include "tests/property/train/counted.h"
@@ -57,7 +57,7 @@ static const struct groups {
     {"llama", {2, 2}, 2, 4}, {"llama-frozen-below", {1, 3}, 2, 4}, {"gpt2-untied-odd", {1, 3, 2}, 3, 6}};
 enum { WORLDS = sizeof worlds / sizeof *worlds };
 
-/* Opens the case with its micro-batches in these groups, which one process sums the same way. */
+/* Opens the case with its micro-batches in these groups. A single process sums the groups in the same way. */
 static void open_grouped(const struct groups *of, enum ah_dtype dtype)
 {
     static uint64_t sums[GROUPS_MAX]; /* borrowed by the job */
@@ -74,7 +74,7 @@ static void open_pipelines(const struct groups *of, uint64_t *turn, uint64_t *se
 
 /* ---- deaths ---- */
 
-/* Gives every order that rank 0 can give. */
+/* Gives every order that rank 0 can give to the other ranks. */
 static int do_all(void *context, struct ah_trainer *trainer, struct ah_batches *held_out,
                   struct ah_error *err)
 {
@@ -128,7 +128,7 @@ TEST(rank_ends, a_rank_that_dies_ends_all_and_is_named)
     }
 }
 
-/* Lets the rank die at a message; returns the purpose of that message. */
+/* Lets the rank die at a message, and returns the purpose of that message. */
 static uint32_t let_die_counted(uint32_t rank, uint64_t *seed)
 {
     const uint64_t at = 1 + test_below(seed, counted[rank].posts), posts = counted[rank].posts;
@@ -166,7 +166,7 @@ TEST(rank_ends, a_rank_of_several_pipelines_that_dies_ends_all_and_is_named)
 
 /* ---- numbers that are not finite ---- */
 
-/* UINT64_MAX: none; weights grow until nothing is finite. */
+/* Trains, and spoils a block after 2 steps. UINT64_MAX spoils none; weights then grow until nothing is finite. */
 static int spoil(void *context, struct ah_trainer *trainer, struct ah_batches *held_out, struct ah_error *err)
 {
     const uint64_t *block = context;
@@ -177,7 +177,7 @@ static int spoil(void *context, struct ah_trainer *trainer, struct ah_batches *h
     return rc ? rc : ah_trainer_run(trainer, STEPS, NULL, err);
 }
 
-/* Returns 3 for "... gradient norm of step 3 is not finite", "... step 3: its loss or gradient is not finite". */
+/* Returns 3 for "... gradient norm of step 3 is not finite" and "... step 3: its loss or gradient is not finite". */
 static uint64_t step_of(const struct ah_error *err)
 {
     static const char ends[] = "is not finite";
@@ -250,15 +250,15 @@ TEST(rank_ends, numbers_that_are_not_finite_end_several_pipelines_at_their_step)
     }
 }
 
-/* On one rank only: a broken machine never spoils two replicas alike. */
+/* Spoils one rank only, because a broken machine never spoils two replicas alike. */
 struct spoiling {
-    atomic_uint_fast64_t left; /* ops until one is spoilt */
+    atomic_uint_fast64_t left; /* number of ops before one is spoilt */
     uint32_t lane;
     enum ah_op_kind kind;
     atomic_bool any;
 };
 
-/* Writes a NaN of fp32 and bf16 into the result of a product, or into a sum that is about to be sent. */
+/* Writes a NaN, of fp32 or bf16, into the result of a product, or into a sum just before it is sent. */
 static void spoil_one(void *context, const struct hooked_op *op)
 {
     struct spoiling *spoiling = context;
@@ -325,7 +325,7 @@ static int train_on(void *context, struct ah_trainer *trainer, struct ah_batches
     return ah_trainer_run(trainer, 20, NULL, err);
 }
 
-/* Gives a rank a copy of the data as a file of its own, then empties that file. */
+/* Gives a rank its own copy of the data, and then empties that file. */
 static void take_data(struct pipeline_stage *s, const char *root, const char *name, const char *path)
 {
     struct ah_error err = {0};
@@ -375,7 +375,7 @@ TEST_IN(rank_ends, data_that_one_cannot_read_end_all, root_make, root_remove)
     }
 }
 
-/* All ranks end before anything else of the plan is looked at. */
+/* All ranks end before they look at anything else of the plan. */
 TEST(rank_ends, a_plan_that_does_not_fit_one_ends_all)
 {
     uint64_t seed = check_seed(59), turn[AH_BLOCK_HEAD + 1] = {0};
@@ -398,7 +398,7 @@ TEST(rank_ends, a_plan_that_does_not_fit_one_ends_all)
 /* ---- ops that fail ---- */
 
 struct failing {
-    atomic_uint_fast64_t left; /* ops until one fails */
+    atomic_uint_fast64_t left; /* number of ops before one fails */
     uint32_t lane;
 };
 
@@ -410,7 +410,7 @@ static int fail_op(void *context, const struct hooked_op *op, struct ah_error *e
     return ah_error_set(err, AH_E_FAILED, "made up");
 }
 
-/* True if the text says where in the training the op failed and, once, on which rank; rank 0 does not name itself. */
+/* True if the text says where in the training the op failed, and names the rank once. Rank 0 does not name itself. */
 static bool tells(const char *text, size_t teller, uint32_t rank, uint32_t lane)
 {
     char whose[24];
@@ -419,11 +419,11 @@ static bool tells(const char *text, size_t teller, uint32_t rank, uint32_t lane)
                again = names && strstr(text + strlen(whose), "rank ");
     if (!strstr(text, "made up") || again || names != (rank || teller))
         return false;
-    return teller == rank || /* its op may have failed in an evaluation */
+    return teller == rank || /* the op of the teller may have failed in an evaluation */
            (strstr(text, "after step ") && (lane != AH_LANE_SEND || strstr(text, "' in micro-batch ")));
 }
 
-/* The rank skips what it would have sent. It may then wait for rank 0, which waits for these messages. */
+/* Makes an op of the rank fail. It skips what it would have sent, and may wait for rank 0, which waits for that. */
 static void let_fail(uint32_t rank, uint32_t lane, uint64_t at, uint64_t *seed)
 {
     const struct ah_comm_hub_options world = late_world(seed);
@@ -477,13 +477,13 @@ TEST(rank_ends, an_op_that_fails_ends_all_pipelines)
 
 struct stall {
     atomic_uint told;
-    sem_t over;               /* nobody holds up any more */
-    struct ah_error why;      /* reported by the first rank that noticed the stall */
+    sem_t over;               /* posted when no rank is delayed any longer */
+    struct ah_error why;      /* from the first rank that noticed the stall */
     atomic_uint_fast64_t ops; /* ops of the slow rank */
-    bool works;               /* the slow rank works; otherwise it sleeps */
+    bool works;               /* true: the slow rank computes; false: it sleeps */
 };
 
-/* Holds up one op, once, for longer than everyone's patience. */
+/* Delays one op, once, for longer than the patience of every rank. */
 static void hold_up(void *context, const struct hooked_op *op)
 {
     enum { AT = 40, FOR_NS = 1500 * 1000 * 1000 };
@@ -493,7 +493,7 @@ static void hold_up(void *context, const struct hooked_op *op)
     const uint64_t until_ns = ah_threads_now_ns() + FOR_NS;
     while (stall->works && ah_threads_now_ns() < until_ns)
         continue;
-    if (!stall->works) /* takes no processor time */
+    if (!stall->works) /* sleeping takes no processor time */
         sem_wait(&stall->over);
 }
 
@@ -543,7 +543,7 @@ TEST(rank_ends, a_rank_that_waits_for_one_that_works_is_not_stalled)
 /* ---- interrupts ---- */
 
 struct interrupt {
-    uint64_t at; /* the observer says stop at this step's record */
+    uint64_t at; /* the observer stops the run at the record of this step */
     struct golden_result *result;
 };
 
@@ -589,7 +589,7 @@ static uint64_t run_alone(struct interrupt *interrupt)
     return steps;
 }
 
-/* One process and the pipelines that are open stop at the same step, with the same weights. */
+/* Interrupts one process and the open pipelines. They must stop at the same step, with the same weights. */
 static void interrupt_both(uint64_t *seed)
 {
     struct interrupt alone = {1 + test_below(seed, STEPS), &first}, together = {alone.at, &other};

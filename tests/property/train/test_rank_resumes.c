@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checkpoints do not depend on how many ranks made them. A run stopped after an odd step and resumed by one process, by
- * ranks, or by ranks with other stages ends with the bits of a run that never stopped. So does a chain of worlds of
- * eight, five, three, eight and one ranks, with several pipelines or one that adds up their groups itself. Some worlds
- * die, also while they save; the next one resumes from the last checkpoint. Whether ranks share the folder or only rank
- * 0 writes, a checkpoint has the same bytes.
+ * Tests that checkpoints do not depend on the number of ranks that made them. A run stopped after an odd step and
+ * resumed by one process, by ranks, or by ranks with other stages ends with the bits of a run that never stopped. So
+ * does a chain of worlds of eight, five, three, eight and one ranks, with several pipelines or one that adds up their
+ * groups itself. Some worlds die, even while they save, and the next world resumes from the last checkpoint. Whether
+ * ranks share the folder or only rank 0 writes, a checkpoint has the same bytes.
  */
 #include "runtime/train/persist.h"
 #include "tests/property/train/pipeline.h"
@@ -18,11 +18,11 @@ enum { STEPS = 7, STOP = 3, RUNS_EACH = 10 };
 static struct golden golden;
 static struct golden_result first, other;
 static struct pipeline pipeline;
-/* Micro-batches of each pipeline; none: one pipeline. */
+/* micro-batches of each pipeline; none: there is one pipeline */
 static uint64_t groups[3];
 static size_t n_groups;
-static unsigned n_together; /* checkpoints that all ranks may have written */
-static unsigned n_lost;     /* checkpoints at which a rank died, while saving or loading */
+static unsigned n_together; /* number of checkpoints that all ranks may have written */
+static unsigned n_lost;     /* number of checkpoints at which a rank died, while saving or loading */
 
 /* A part of a run. */
 struct leg {
@@ -39,7 +39,7 @@ static struct ah_signature signature_of(struct ah_signature_run *run)
     return signature;
 }
 
-/* Saves with all ranks together, then with only rank 0; both checkpoints must have the same bytes. */
+/* Saves once with all ranks and once with only rank 0. Both checkpoints must have the same bytes. */
 static int save_twice(const struct ah_checkpoint_job *job, const struct ah_checkpoint_position *position,
                       struct ah_trainer *trainer, const char *path, struct ah_error *err)
 {
@@ -128,7 +128,7 @@ static void run_legs(unsigned kind, const char *path, uint64_t *turn, uint64_t *
     assert_memory_equal(first.weights, other.weights, first.n_values * sizeof *first.weights);
 }
 
-/* The golden case must be open; this closes it. */
+/* Trains every leg. The golden case must be open; this function closes it. */
 static void run_all(const char *root, const char *name, uint64_t *seed)
 {
     static unsigned runs;
@@ -181,7 +181,7 @@ static void open_world(const struct chain *chain, uint64_t ranks, uint64_t *turn
         pipeline_open(&pipeline, &golden, ranks < blocks ? ranks : blocks, turn, seed);
 }
 
-/* Checks that what a dead world saved is whole or absent. */
+/* Checks that a checkpoint saved by a dead world is whole or absent. */
 static void check_death(const struct leg *leg)
 {
     struct ah_error err = {0};
@@ -198,7 +198,7 @@ static void check_death(const struct leg *leg)
     assert_int_equal(system(command), 0);
 }
 
-/* Runs a world that may die before its leg ends; if it dies, its results are discarded. Returns whether it lived. */
+/* Runs a world, which may die before its leg ends. Returns true if it did not. A dead world's results are discarded. */
 static bool run_world(const struct chain *chain, const struct leg *leg, uint64_t ranks, bool dies,
                       uint64_t *turn, uint64_t *seed)
 {
@@ -278,7 +278,7 @@ TEST_IN(rank_resumes, go_on_with_any_arrangement, root_make, root_remove)
     assert_true(n_together > 0 && n_lost > 0);
 }
 
-/* Values from a checkpoint reach a rank of each pipeline. */
+/* The values of a checkpoint reach a rank of each pipeline. */
 TEST_IN(rank_resumes, of_several_pipelines_have_them, root_make, root_remove)
 {
     static const struct {

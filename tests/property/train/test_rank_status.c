@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ranks report about where they are while they train: all others wait for a rank that is held up, directly or in a
- * chain.
+ * Tests what ranks report about their progress in training. All others wait for a delayed one, directly or in a chain.
  */
 #include "runtime/train/behind.h"
 #include "runtime/train/links.h"
@@ -18,7 +17,7 @@ enum { STEPS = 20, RANKS = 3, HELD_AT_MOST_S = 200 };
 static struct golden golden;
 static struct pipeline pipeline;
 
-/* Holds up a rank until rank 0 has heard that all others wait for it. */
+/* Delays a rank until rank 0 has heard that all others wait for it. */
 struct held {
     uint32_t slow;
     atomic_uint_fast64_t ops;
@@ -40,7 +39,7 @@ static void hold_up(void *context, const struct hooked_op *op)
     sem_timedwait(&held->over, &until);
 }
 
-/* True if all other ranks have been waiting for the held rank for some time. */
+/* True if all other ranks have been waiting for the delayed rank for some time. */
 static bool all_wait(const struct held *held, const struct ah_trainer_beat *beats, uint32_t ranks)
 {
     uint32_t waits_for[RANKS], root[RANKS];
@@ -125,7 +124,7 @@ static void hear_alone(void *context, const struct ah_trainer_beat *beats, uint3
         sem_post(&held->over);
 }
 
-/* No stall limit is set, so its device may be held up. */
+/* No stall limit is set, so the device may be delayed. */
 TEST(rank_status, a_trainer_alone_tells_of_itself)
 {
     struct held held = {.slow = 0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ranks did, from the spans of all their lanes on one clock, is what their documents allow. By the documents only:
+ * Tests, from the spans of all lanes on one clock, that ranks do only what their documents allow. By the documents:
  *
  * 1. A rank runs its positions in order, step after step, and begins none before the previous position is done, sends
  *    included. An update by gradients of the step before runs in every step but the first, and once after the last.
@@ -97,7 +97,7 @@ static const struct ah_plan_op *op_at(const struct trace *t, uint64_t position)
 
 /* ---- rule 1 ---- */
 
-/* Returns the next span of compute or the lane of sends, whichever begins first; NULL: none. */
+/* Returns the next span of compute or of the lane of sends, whichever begins first. NULL: there is none. */
 static const struct ah_span *next_span(const struct trace *t, size_t at[2])
 {
     const struct ah_span *compute = at[0] < t->n[AH_LANE_COMPUTE] ? &t->spans[AH_LANE_COMPUTE][at[0]] : NULL,
@@ -109,7 +109,7 @@ static const struct ah_span *next_span(const struct trace *t, size_t at[2])
     return is_send ? send : compute;
 }
 
-/* Matches spans, in order, with the document's positions, round after round. */
+/* Matches spans, in order, with the document's positions, round by round. */
 static void place_positions(struct trace *t)
 {
     const uint64_t n = t->plan->lanes.n_compute;
@@ -170,7 +170,7 @@ static uint64_t find_position(const struct trace *t, enum ah_plan_op_kind kind, 
     return UINT64_MAX;
 }
 
-/* Finds the occurrences of a lane's items, whose ops follow each other. */
+/* Finds the occurrences of each item of a lane. The ops of an occurrence are consecutive. */
 static void place_items(struct trace *t, uint32_t lane, enum ah_plan_lane of)
 {
     uint64_t last = UINT64_MAX;
@@ -191,7 +191,7 @@ static void place_items(struct trace *t, uint32_t lane, enum ah_plan_lane of)
     }
 }
 
-/* Rule 4: `from` is the first position of the tensor's life. */
+/* Checks rule 4. `from` is the first position at which the tensor is alive. */
 static void check_place(const struct trace *t, uint64_t step, uint64_t from, uint64_t start_ns,
                         const char *name)
 {
@@ -218,7 +218,7 @@ struct hop {
     const struct trace *from, *to;
     enum ah_plan_op_kind sends;
     uint64_t sent_block;
-    uint32_t lane; /* lane that it arrives on */
+    uint32_t lane; /* lane on which it arrives */
 };
 
 static void check_message(const struct hop *hop, uint64_t step, uint64_t m,
@@ -265,7 +265,7 @@ static void check_bytes(size_t rank, bool is_output, bool sends)
     const bool there =
         is_output == sends ? plan->part->stage + 1 < plan->part->stages : plan->part->stage > 0;
     uint64_t bytes = 0, messages = 0;
-    /* ops say what is sent; what arrives is in the neighbour's ops, and in the tensors here */
+    /* What is sent is in the ops. What arrives is in the neighbour's ops, and in the tensors here. */
     const struct ah_plan *of =
         sends || !there ? plan : traces[is_output ? place->before : place->behind].plan;
     for (size_t p = 0; p < of->lanes.n_compute && there; p++) {
@@ -281,7 +281,7 @@ static void check_bytes(size_t rank, bool is_output, bool sends)
 
 /* ---- rule 6 ---- */
 
-/* Messages that the lanes of sums of all ranks were asked for. */
+/* The messages submitted to the lanes of sums of all ranks. */
 static struct note {
     const void *trainer;
     uint32_t channel;
@@ -300,10 +300,10 @@ static void note(void *context, const struct hooked_op *op)
         notes[at] = (struct note){message->context, message->channel, message->bytes};
 }
 
-/* Messages and bytes, by the other rank and the kind of message. */
+/* Numbers of messages and bytes, by the other rank and the kind of message. */
 struct tally {
     uint64_t messages[PIPELINE_STAGES][AH_SUM_CHANNELS], bytes[PIPELINE_STAGES][AH_SUM_CHANNELS];
-    size_t ops, of_them; /* all ops; those that are messages */
+    size_t ops, of_them; /* number of all ops, and of those that are messages */
 };
 
 static void expect_message(struct tally *tally, uint32_t rank, enum ah_bind_sum sum, uint64_t elements)
@@ -314,7 +314,8 @@ static void expect_message(struct tally *tally, uint32_t rank, enum ah_bind_sum 
     tally->of_them++;
 }
 
-/* Piece q is summed by member q modulo their number; members are one rank of each pipeline, two for a table. */
+/* Returns the expected messages. Piece q is summed by member q modulo the number of members. Members are one rank of
+ * each pipeline, or two for a table. */
 static struct tally expected_of(const struct ah_trainer_rank *place, const struct ah_trainer_share *share,
                                 uint64_t elements, bool squares)
 {
@@ -341,7 +342,7 @@ static struct tally expected_of(const struct ah_trainer_rank *place, const struc
     return tally;
 }
 
-/* Returns the next message that this rank's lane was asked for; NULL: there is none. */
+/* Returns the next message submitted to this rank's lane. NULL: there is none. */
 static const struct note *next_note(struct trace *t)
 {
     for (; t->next_note < atomic_load(&n_notes); t->next_note++)
@@ -388,7 +389,7 @@ static void check_block_sum(struct trace *t, const struct tally *expected, uint6
         FAIL(t, "the sum of block %" PRIu64 " in step %" PRIu64 " has other messages", block, step + 1);
 }
 
-/* Finds when each share of this rank began and ended, in the plan's order. */
+/* Finds the begin and the end of each share of this rank, in the plan's order. */
 static void place_shares(struct trace *t, const struct ah_trainer_rank *place)
 {
     t->next_note = t->next_sum = 0;
@@ -540,7 +541,7 @@ static int train(void *context, struct ah_trainer *trainer, struct ah_batches *h
     return ah_trainer_run(trainer, STEPS, NULL, err);
 }
 
-/* Copies to the host that are slow, and others that are not. */
+/* Makes some copies to the host slow, at random. */
 static void slow_down(uint64_t *seed)
 {
     for (size_t i = 0; i < pipeline.n; i++)

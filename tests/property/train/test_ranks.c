@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pipeline gives the bits of one process: losses, gradient norms, moments after the first step and weights at the
- * end. Stages are cut anywhere, and their blocks go through every config. Messages come late and in another order, and
- * their places are full of 0xFF from the moment a receive is posted. In one world of three, messages take turns. At
- * full scale every config that a stage can have must occur.
+ * Tests that a pipeline gives the bits of one process: losses, gradient norms, moments after the first step, and
+ * weights at the end. Stages are cut anywhere, and their blocks go through every config. Messages come late and in
+ * another order, and their places are filled with 0xFF when a receive is posted. In one world of three, messages go one
+ * at a time. At full scale every config that a stage can have must occur.
  */
 #include "runtime/schedule/graph.h"
 #include "runtime/schedule/messages.h"
@@ -40,7 +40,7 @@ static void see(enum ah_block_kind kind, const struct ah_config *config, bool ha
     configs->of[kind][config->activations][config->weights][config->optimizer][config->accumulator] = true;
 }
 
-/* Trains like golden_start(), with an open trainer, then computes the held-out loss. */
+/* Trains like golden_start(), but with an open trainer, and then computes the held-out loss. */
 static int train(void *context, struct ah_trainer *trainer, struct ah_batches *held_out, struct ah_error *err)
 {
     struct golden *g = &golden;
@@ -92,7 +92,7 @@ static void expect_as_planned(void)
     }
 }
 
-/* Micro-batches of each pipeline; none: one pipeline. */
+/* micro-batches of each pipeline; none: there is one pipeline */
 static const uint64_t *groups;
 static size_t n_groups;
 
@@ -130,7 +130,7 @@ static void run_plan(const char *name, double expected, uint64_t *turn, uint64_t
     plans++;
 }
 
-/* Trains in one process; the case must be open. */
+/* Trains in one process. The case must be open. */
 static double train_alone(void)
 {
     golden.steps = STEPS;
@@ -189,13 +189,13 @@ TEST(ranks, have_the_bits_of_one_process)
     assert_true(seen.dtypes[0] && seen.dtypes[1] && seen.clipped[0] && seen.clipped[1]);
 }
 
-/* Prefers device updates between the first forwards of a step, with gradients of the step before. */
+/* Prefers updates on the device between the first forwards of a step, by gradients of the step before. */
 static int likes_streamed(const struct ah_config *config)
 {
     return config->optimizer == AH_OPTIMIZER_STREAMED;
 }
 
-/* True if a rank has such an update where a message of the next step may arrive. */
+/* True if some rank has an update by the last step's gradients where a message of the next step may arrive. */
 static bool has_late_update(void)
 {
     struct ah_error err = {0};
@@ -213,7 +213,7 @@ static bool has_late_update(void)
     return has;
 }
 
-/* Prefers gradients that are copied to the host, and summed and squared there. */
+/* Prefers gradients that are copied to the host and summed and squared on the host. */
 static int likes_host(const struct ah_config *config)
 {
     return (config->optimizer == AH_OPTIMIZER_HOST) + (config->accumulator == AH_ACCUMULATOR_HOST);
@@ -310,7 +310,7 @@ static void open_deep(const struct deep *deep, char *folder)
     golden.options.weights = NULL;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(text, sizeof text, "%s/%s", folder, names[i]);
-        if (i < 2) /* data are read as they are needed */
+        if (i < 2) /* data are only read when they are needed */
             (void)unlink(text);
     }
 }
@@ -400,8 +400,8 @@ TEST(ranks, of_several_pipelines_have_the_bits_of_one_process)
 
 /* ---- gradients of -0.0 ---- */
 
-/* On the compute lane, what is copied or added to the sum of a block with this many elements becomes -0.0. A sum that
- * began with +0.0 would then be +0.0, and so would the moment that was -0.0. */
+/* Turns what the compute lane copies or adds to the sum of a block with this many elements into -0.0. If a sum began
+ * with +0.0, it would stay +0.0, and so would the moment that should be -0.0. */
 static void make_negative_zero(void *context, const struct hooked_op *op)
 {
     const uint64_t *elements = context;
@@ -482,7 +482,7 @@ TEST(ranks, keep_the_sign_of_gradients_that_are_negative_zeros)
         golden_open_as(&golden, "llama-linear", AH_FP32, AH_FP32);
         golden_regroup(&golden, 4, sums, sums[2] ? 3 : 2);
         golden_plan_resident(&golden);
-        alone.block = together.block = golden.c.job.n_blocks - 1; /* the head: no other block is as long */
+        alone.block = together.block = golden.c.job.n_blocks - 1; /* the head has a unique length */
         uint64_t elements = ah_job_block(&golden.c.job, alone.block)->trained_elements;
         hooked_set(&(struct hooked_hooks){.before = make_negative_zero, .context = &elements});
         golden.options.driver = hooked_driver();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Soak: worlds of every kind, one after another. They have one pipeline or several, any stages, fp32 or bf16, frozen
- * parts, masks and documents. Messages come late and overtake each other, or take turns; in one world of four, a rank
- * dies somewhere. All end with the bits of one process, or with the dead rank's name on every rank. scripts/soak runs
- * thousands.
+ * Soak test: trains worlds of every kind, one after another. They have one pipeline or several, any stages, fp32 or
+ * bf16, frozen parts, masks and documents. Messages come late and overtake each other, or go one at a time. In one
+ * world of four, a rank dies somewhere. A world must end with the bits of one process or, if a rank died, with its name
+ * on every rank. scripts/soak runs thousands of worlds.
  */
 #include "runtime/train/links.h"
 #include "tests/property/train/pipeline.h"
@@ -70,7 +70,7 @@ static void expect_same(void)
             fail_msg("%s, run %" PRIu64 ": weight %zu differs", golden.folder, seen.runs, i);
 }
 
-/* The rank that died says what happened to it; the others name it. */
+/* Checks that the rank that died says what happened to it, and that the others name that rank. */
 static void expect_named(const struct ah_comm_hub_options *world)
 {
     char died[64];
@@ -122,7 +122,7 @@ static void run_world(uint64_t *seed)
     seen.dead += !did_all;
 }
 
-/* Runs worlds of one signature, after one process has computed its bits. */
+/* Computes the bits of a signature with one process, and then runs worlds of that signature. */
 static void run_signature(const struct signature *signature, size_t worlds, uint64_t *seed)
 {
     uint64_t turn[AH_BLOCK_HEAD + 1] = {0}, sums[4];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run that goes exactly as planned is reported to the tally, which must measure what the plan says. The simulator's
- * timelines are the run; its own account of them (`time` of the plan, made by the schedule) is the oracle.
+ * Tests that the tally of a run that goes exactly as planned measures what the plan says. The run is a timeline of the
+ * simulator. The oracle is the schedule's own account of the timeline, the plan's `time`.
  */
 #include "runtime/schedule/graph.h"
 #include "runtime/schedule/replay.h"
@@ -13,7 +13,7 @@
 
 enum { ITERATIONS = 30, STEPS = ITERATIONS - 2, PIECES_MAX = 3, LANES = AH_PLAN_LANE_HOST + 1 };
 
-/* Reports a simulated us as a ms, so that rounding to ns does not matter. */
+/* A simulated us is reported as a ms, so that rounding to ns does not matter. */
 static const double NS_PER_US = 1e6;
 
 static const uint32_t device_lane[LANES] = {AH_LANE_COMPUTE, AH_LANE_H2D, AH_LANE_D2H, AH_LANE_HOST};
@@ -32,7 +32,7 @@ static uint64_t ns_of(double us)
     return 1000 + (uint64_t)llround(us * NS_PER_US);
 }
 
-/* The round of an item, from 0; the opening is -1. */
+/* Returns the round of an item, counted from 0. The opening has round -1. */
 static int64_t round_of(const struct told *told, const struct ah_replay_item *item)
 {
     size_t i = 0;
@@ -58,7 +58,7 @@ static void tell_item(struct told *told, const struct ah_replay_item *item, int6
         told->part_us[told->plan->ops[item->op].op][item->lane] += item->finish_us - item->start_us;
 }
 
-/* Reports, lane by lane, everything done by the end of a round, including ops of the next round. */
+/* Reports, lane by lane, everything done by the end of a round. This includes ops of the next round. */
 static void tell_round(struct told *told, int64_t round, uint64_t *seed)
 {
     const struct ah_replay *replay = told->replay;
@@ -116,7 +116,7 @@ static void check_end(struct told *told, const struct ah_runlog_predicted *predi
     ah_arena_release(&arena);
 }
 
-/* Returns whether compute waited. */
+/* Checks the tally of a plan's run. Returns true if compute waited. */
 static bool check_plan(const struct ah_plan *plan, const struct ah_replay *replay, uint64_t *seed)
 {
     struct told told = {.plan = plan, .replay = replay};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What lanes did, from a trainer's measured trace: which items of the plan ran, and how long two lanes worked at the
- * same time.
+ * The traffic of lanes, from a trainer's trace: which items of the plan ran, and how long two lanes worked together.
  *
  *     traffic_read(&traffic, trainer);      // every op since the device was opened; options.device.spans is enough
  *     assert_true(traffic_beside_ns(&traffic, AH_LANE_COMPUTE, AH_LANE_H2D) > 0);
@@ -14,7 +13,7 @@
 
 enum { TRAFFIC_SPANS = 1 << 13 };
 
-/* Only ops of the plan, not the trainer's own. */
+/* The plan's ops only, without the trainer's own. */
 struct traffic {
     struct ah_span spans[AH_DEVICE_LANES][TRAFFIC_SPANS];
     size_t n[AH_DEVICE_LANES];

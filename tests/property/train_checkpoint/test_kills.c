@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run is killed at every call that changes a file: before it, in the middle of it, or right after it. Whatever the
- * moment, the newest checkpoint reported, or a newer one, is there and loads bit for bit. The next start removes what
- * the kill left behind, and the resumed run ends with the same files as one without a kill.
+ * Kills a run at every call that changes a file: before the call, in the middle of it, or right after it. Each time,
+ * the newest reported checkpoint, or a newer one, must exist and load bit for bit. The next start removes what the kill
+ * left behind, and the resumed run ends with the same files as one without a kill.
  */
 #include "runtime/train/checkpoint/checkpoints.h"
 #include "runtime/train/checkpoint/steps_internal.h"
@@ -16,7 +16,7 @@
 
 enum { LAST = 3, KEEP = 2 };
 
-/* Resumes from `step` and trains up to LAST. Writes each saved step to `report`. */
+/* Resumes from `step` and trains up to LAST. Writes the number of each saved step to `report`. */
 static int go_on(struct training *run, const char *folder, uint64_t step, int report, struct ah_error *err)
 {
     struct ah_checkpoints *checkpoints = NULL;
@@ -36,7 +36,7 @@ static int go_on(struct training *run, const char *folder, uint64_t step, int re
     return rc;
 }
 
-/* Runs in its own process, killed at call `at`. Returns whether it was killed; `ret_done` is the last step reported. */
+/* Runs in a process that is killed at call `at`. Returns true if it was. `ret_done` is the last step reported. */
 static int run_and_kill(struct training *run, const char *folder, unsigned at, enum calls_then then,
                         unsigned *ret_done)
 {
@@ -62,7 +62,7 @@ static int run_and_kill(struct training *run, const char *folder, unsigned at, e
     return WIFSIGNALED(status);
 }
 
-/* Returns the step that a resume finds, 0 if nothing was saved, and checks its values. */
+/* Returns the step found by a resume, or 0 if nothing was saved. Checks the values of that step. */
 static uint64_t resume(struct training *run, const char *folder)
 {
     struct ah_error err = {0};
@@ -83,7 +83,7 @@ static unsigned count_whole(const char *folder)
 {
     unsigned n = 0;
     DIR *listing = opendir(folder);
-    if (!listing) /* nothing was saved: its opener removed the empty folder */
+    if (!listing) /* nothing was saved, so whoever opened the empty folder removed it */
         return 0;
     for (struct dirent *entry; (entry = readdir(listing));) {
         struct ah_error err = {0};
@@ -148,7 +148,7 @@ TEST_IN(kills, within_every_call, root_make, root_remove)
     kill_everywhere(state, CALLS_HALF, &(struct training_options){.state_dtype = AH_BF16});
 }
 
-/* Several owners write files, all in the one process that is killed. */
+/* Several owners write files. All are in the one process that is killed. */
 TEST_IN(kills, before_every_call_of_several_owners, root_make, root_remove)
 {
     kill_everywhere(state, CALLS_KILL,

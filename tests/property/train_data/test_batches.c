@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random data sets of several files, kinds, masks and documents, against rows built naively from the whole stream.
+ * Compares random data sets of several files, kinds, masks and documents with rows built naively from the whole stream.
  */
 #include "runtime/train/data/batches.h"
 #include "runtime/train/data/permutation.h"
@@ -36,7 +36,7 @@ static size_t write_tokens(char *bytes, const uint32_t *tokens, size_t n, int ki
     return header + n * width;
 }
 
-/* Adds a file: kind 0 is text, which never mixes with the others; 1 raw, 2 and 3 shards. */
+/* Adds a file. Kind 0 is text, which never mixes with the others. Kind 1 is raw, and kinds 2 and 3 are shards. */
 static void add_file(struct stream *stream, const char *root, uint64_t *random, bool has_mask, bool has_docs)
 {
     static const char *const endings[] = {".txt", ".u16", ".bin", ""};
@@ -68,7 +68,7 @@ static void add_file(struct stream *stream, const char *root, uint64_t *random, 
         root_put_bytes(root, path, docs, n_docs * sizeof *docs);
 }
 
-/* Checks row `place` of sample `sample` by definition: beyond the stream or the last sample, there is padding. */
+/* Checks row `place` of sample `sample` by the definition. Beyond the stream or the last sample, there is padding. */
 static void check_row(const struct stream *stream, size_t seq, uint64_t sample, size_t place,
                       const struct ah_batches_rows *rows, size_t row)
 {

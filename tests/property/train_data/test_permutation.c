@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every place has one sample and every sample one place: for all small n, around powers of two and four (where the
- * walked square changes), and for random n.
+ * Tests that every place has one sample and every sample one place. This is tested for all small n, for n around powers
+ * of two and four (where the walked square changes), and for random n.
  */
 #include "runtime/train/data/permutation.h"
 #include "tests/support/check.h"
@@ -42,7 +42,7 @@ TEST(permutation, is_bijective)
     free(seen);
 }
 
-/* In huge sets, none of many samples comes twice, and each is inside the set. */
+/* Compares two samples, for qsort(). */
 static int compare(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;

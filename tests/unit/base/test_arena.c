@@ -12,7 +12,7 @@
 
 enum { PIECES = 3000 };
 
-/* Fills the memory that malloc() will hand out next with bytes other than 0. */
+/* Makes it likely that memory returned by malloc() next holds bytes other than 0. */
 static void soil_heap(void)
 {
     enum { BLOCKS = 64, BLOCK_BYTES = 20000 };

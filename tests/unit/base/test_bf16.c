@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rounding against an oracle that does not use bits: it compares the distances to the two neighbouring bf16 values
- * in double, where the values and their differences are exact.
+ * Compares rounding with an oracle that uses no bit operations. The oracle picks the nearer of the two neighbouring
+ * bf16 values, by distances in double. These distances are exact.
  */
 #include "base/bf16.h"
 
@@ -53,7 +53,7 @@ static void check_conversion(uint32_t bits)
         fail_msg("0x%08x became 0x%04x, not 0x%04x", bits, stored, expected);
 }
 
-/* Each of the 65536 upper halves, with lower halves around every rounding decision. */
+/* Tests each of the 65536 upper halves, with lower halves around every rounding decision. */
 TEST(bf16, all_upper_halves)
 {
     static const uint16_t lows[] = {0,      1,      2,      0x0FFF, 0x7FFE, 0x7FFF,
@@ -63,7 +63,7 @@ TEST(bf16, all_upper_halves)
             check_conversion(high << 16 | lows[i]);
 }
 
-/* Each of the 65536 lower halves, with upper halves of every sort: zero, denormal, normal, largest, inf, NaN. */
+/* Tests each of the 65536 lower halves, with upper halves of every sort: zero, denormal, normal, largest, inf, NaN. */
 TEST(bf16, all_lower_halves)
 {
     static const uint16_t highs[] = {0,      1,      0x007F, 0x0080, 0x3F7F, 0x3F80, 0x7F7E, 0x7F7F,
@@ -101,8 +101,8 @@ TEST(bf16, known_values)
     assert_int_equal(ah_bf16_from_fp32(3.14159274f), 0x4049);
     assert_int_equal(ah_bf16_from_fp32(-0.0f), 0x8000);
     assert_int_equal(ah_bf16_from_fp32(3.4028234e38f), 0x7F80); /* rounds to infinity */
-    assert_int_equal(ah_bf16_from_fp32(1.00390625f), 0x3F80);   /* ties to even, down */
-    assert_int_equal(ah_bf16_from_fp32(1.01171875f), 0x3F82);   /* ties to even, up */
+    assert_int_equal(ah_bf16_from_fp32(1.00390625f), 0x3F80);   /* a tie: rounds down, to even */
+    assert_int_equal(ah_bf16_from_fp32(1.01171875f), 0x3F82);   /* a tie: rounds up, to even */
     assert_int_equal(ah_bf16_from_fp32(float_of(0x7F800001)), 0x7FC0);
     assert_int_equal(ah_bf16_from_fp32(float_of(0xFFFFFFFF)), 0xFFFF);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests that the program's build id is read as hexadecimal text, the same each time.
+ * Tests that the program's build id is hexadecimal text and that each call returns the same text.
  */
 #include "base/build_id.h"
 
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* The linker that builds the tests writes build ids, as GNU ld does on distributions. */
+/* This assumes that the linker writes build ids, as GNU ld does by default on Linux distributions. */
 TEST(build_id, the_program_has_one)
 {
     char text[AH_BUILD_ID_TEXT_MAX], again[AH_BUILD_ID_TEXT_MAX];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests quotas of processor time, with a folder in place of the root. test_host_memory.c tests memory limits of groups.
+ * Tests quotas of processor time of groups, in a folder that stands for /. test_host_memory.c tests memory limits.
  */
 #include "base/cgroup.h"
 
@@ -34,7 +34,7 @@ TEST_IN(cgroup, version_2_quota, root_make, root_remove)
     assert_true(processors(*state) == 4);
     root_put(*state, "sys/fs/cgroup/a/b/cpu.max", "75000 50000\n");
     assert_true(processors(*state) == 1.5);
-    root_put(*state, "sys/fs/cgroup/a/b/cpu.max", "800000 100000\n"); /* the parent's quota is less */
+    root_put(*state, "sys/fs/cgroup/a/b/cpu.max", "800000 100000\n"); /* the parent's quota is smaller */
     assert_true(processors(*state) == 4);
 }
 
@@ -47,7 +47,7 @@ TEST_IN(cgroup, version_1_quota, root_make, root_remove)
     root_put(*state, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "200000\n");
     assert_true(processors(*state) == 2);
     root_put(*state, "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us", "50000\n");
-    assert_true(processors(*state) == 2); /* ignored without a period */
+    assert_true(processors(*state) == 2); /* a quota without a period is ignored */
     root_put(*state, "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_period_us", "100000\n");
     assert_true(processors(*state) == 0.5);
 }

@@ -67,7 +67,7 @@ static int entries(void)
     while (readdir(folder))
         n++;
     closedir(folder);
-    return n - 2; /* . and .. */
+    return n - 2; /* without . and .. */
 }
 
 TEST_IN(file, reads_what_is_there, enter_folder, leave_folder)
@@ -157,7 +157,7 @@ TEST_IN(file, links_are_followed_and_stay, enter_folder, leave_folder)
     char target[64];
     mkdir("d", 0777);
     put("d/real", "old");
-    assert_int_equal(symlink("real", "d/second"), 0); /* relative to d, not to here */
+    assert_int_equal(symlink("real", "d/second"), 0); /* a relative link starts at d, not at this folder */
     assert_int_equal(symlink("d/second", "first"), 0);
     CHECK_OK(ah_file_write("first", "new", 3, &err), err);
     check_holds("d/real", "new");
@@ -183,7 +183,7 @@ TEST_IN(file, write_failures_name_the_path, enter_folder, leave_folder)
     CHECK_FAILS(ah_file_write("none/a", "x", 1, &err), err, AH_E_IO, "the folder 'none' does not exist");
     CHECK_FAILS(ah_file_write("plain/a", "x", 1, &err), err, AH_E_IO, "plain/a: ");
     int full = open("/dev/full", O_WRONLY);
-    snprintf(name, sizeof name, "/dev/fd/%d", full); /* through a link: a bug would replace the device */
+    snprintf(name, sizeof name, "/dev/fd/%d", full); /* by a link: a bug would replace the device */
     CHECK_FAILS(ah_file_write(name, "x", 1, &err), err, AH_E_IO, "No space left");
     check_text_has(err.text, name);
     close(full);
@@ -215,7 +215,7 @@ TEST_IN(file, a_full_disk_loses_nothing, enter_folder, leave_folder)
     CHECK_FAILS(rc, err, AH_E_IO, "old: cannot be written");
     assert_int_equal(fresh, AH_E_IO);
     check_holds("old", "precious");
-    assert_int_equal(entries(), 1); /* no temporary file and no new file */
+    assert_int_equal(entries(), 1); /* neither a temporary file nor a new file is left */
 }
 
 TEST_IN(file, a_file_without_write_permission_stays, enter_folder, leave_folder)
@@ -240,7 +240,7 @@ struct reading {
     unsigned char last;
 };
 
-/* Reads to the end of the file, slowly at first, so that the writer must wait. */
+/* Reads to the end of the file. Reads slowly at first, so that the writer must wait. */
 static void *read_slowly(void *context)
 {
     struct reading *reading = context;
@@ -277,10 +277,10 @@ TEST_IN(file, pipes_are_written_in_place, enter_folder, leave_folder)
     sigset_t alarms;
     sigemptyset(&alarms);
     sigaddset(&alarms, SIGALRM);
-    pthread_sigmask(SIG_BLOCK, &alarms, NULL); /* the reader inherits this */
+    pthread_sigmask(SIG_BLOCK, &alarms, NULL); /* the reader thread inherits this mask */
     pthread_t reader;
     pthread_create(&reader, NULL, read_slowly, &reading);
-    int gate = open("pipe", O_WRONLY); /* the reader has opened it */
+    int gate = open("pipe", O_WRONLY); /* returns once the reader has opened the pipe */
     pthread_sigmask(SIG_UNBLOCK, &alarms, NULL);
     struct itimerval often = {{0, 500}, {0, 500}}, never = {0};
     setitimer(ITIMER_REAL, &often, NULL);
@@ -317,8 +317,8 @@ TEST_IN(file, descriptors_are_written_in_place, enter_folder, leave_folder)
     assert_int_equal(reading.total, sizeof lots);
 }
 
-/* Standard output that a shell redirected, even by appending, keeps what was written before. The test uses its own
- * link, like /dev/stdout: a bug must not replace the machine's. */
+/* The shell may redirect standard output to a file, even for appending. Then the file's earlier content stays. The test
+ * makes its own link that stands for /dev/stdout, so a bug cannot replace the machine's. */
 TEST_IN(file, redirected_output_keeps_its_place, enter_folder, leave_folder)
 {
     struct ah_error err = {0};

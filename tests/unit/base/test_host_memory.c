@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Usable and available memory of synthetic machines: each test writes a machine's files into a folder that replaces /.
+ * Tests usable and available memory of synthetic machines. Each test writes its files to a folder in place of /.
  */
 #include "base/host_memory.h"
 
@@ -13,7 +13,7 @@
 
 static const uint64_t gib = 1ULL << 30;
 
-/* A machine short of memory may take pages away during one try, but not during all. */
+/* A machine short of memory may reclaim pages during one try, but not during every try. */
 TEST(host_memory, resident_grows_with_what_is_touched)
 {
     enum { BYTES = 32 << 20, TRIES = 50 };
@@ -41,7 +41,7 @@ static struct ah_host_memory read_memory(const char *root)
     return memory;
 }
 
-static void put_meminfo(const char *root) /* a machine with 16 GiB, of which 10 are available */
+static void put_meminfo(const char *root) /* writes a machine with 16 GiB, of which 10 GiB are available */
 {
     root_put(
         root, "proc/meminfo",
@@ -100,7 +100,7 @@ TEST_IN(host_memory, version_1_and_its_unlimited, root_make, root_remove)
     assert_int_equal(read_memory(*state).usable_bytes, 5 * gib);
 }
 
-/* The group uses 3 of its 4 GiB, and 1 of these 3 is reclaimable file pages; then its parent has less free memory. */
+/* The group uses 3 of its 4 GiB, including 1 GiB of reclaimable file pages. Later its parent has less free memory. */
 TEST_IN(host_memory, what_a_group_uses_is_not_available, root_make, root_remove)
 {
     put_meminfo(*state);
@@ -117,7 +117,7 @@ TEST_IN(host_memory, what_a_group_uses_is_not_available, root_make, root_remove)
     assert_int_equal(read_memory(*state).available_bytes, gib / 2);
     assert_int_equal(read_memory(*state).usable_bytes, 4 * gib);
     root_put(*state, "sys/fs/cgroup/a/memory.current",
-             "9663676416\n"); /* above its limit, which was lowered */
+             "9663676416\n"); /* above the group's limit, which was lowered */
     assert_int_equal(read_memory(*state).available_bytes, 0);
 }
 
@@ -132,7 +132,7 @@ TEST_IN(host_memory, version_1_counts_the_groups_below, root_make, root_remove)
     assert_int_equal(read_memory(*state).available_bytes, 2 * gib);
 }
 
-/* The kernel may count file pages later than the total, so they may exceed it. */
+/* The kernel may count file pages later than the total, so the file pages may exceed the total. */
 TEST_IN(host_memory, available_is_at_most_usable, root_make, root_remove)
 {
     put_meminfo(*state);
@@ -177,7 +177,7 @@ TEST_IN(host_memory, no_total_is_an_error, root_make, root_remove)
     CHECK_FAILS(ah_host_memory_read(&memory, *state, &err), err, AH_E_IO, "MemTotal");
 }
 
-/* Compares with the C library, which asks the kernel in a different way (sysinfo). */
+/* Compares this machine's memory with what the C library says, which asks the kernel in a different way (sysinfo). */
 TEST_IN(host_memory, this_machine, root_make, root_remove)
 {
     struct ah_host_memory memory = read_memory(NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Detected instruction sets against the kernel: /proc/cpuinfo lists what both processor and system support.
+ * Compares detected instruction sets with /proc/cpuinfo, which lists those supported by processor and system.
  */
 #include "base/isa.h"
 

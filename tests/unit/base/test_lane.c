@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jobs write memory without atomics, so the thread sanitizer notices when a ticket fails to order them.
+ * Tests lanes. Jobs write memory without atomics, so the thread sanitizer notices jobs that a ticket fails to order.
  */
 #include "base/lane.h"
 
@@ -30,7 +30,7 @@ static struct ah_lane *new_lane(const char *name, size_t queue, size_t spans)
 }
 
 struct append {
-    int *list; /* list[0] is the number of values after it */
+    int *list; /* list[0] is the number of values behind it */
     int value;
 };
 
@@ -140,7 +140,7 @@ TEST(lane, refuses_what_cannot_be)
     assert_int_equal(ah_lane_submit(lane, &job, &ticket), AH_E_USAGE);
     job = (struct ah_lane_job){.run = run_append, .waits = waits, .n_waits = AH_LANE_WAITS_MAX + 1};
     assert_int_equal(ah_lane_submit(lane, &job, &ticket), AH_E_USAGE);
-    job.n_waits = 1; /* a job that waits for itself */
+    job.n_waits = 1; /* a job that would wait for itself */
     assert_int_equal(ah_lane_submit(lane, &job, &ticket), AH_E_USAGE);
     assert_int_equal(ticket, 77);
     assert_int_equal(submit_append(lane, list, 1), 1); /* ticket 1: the refused jobs were not queued */
@@ -206,7 +206,7 @@ TEST(lane, spans_are_the_newest_jobs)
     assert_int_equal(ah_lane_spans(slow, 0, &other, 1), 1);
     assert_true(spans[3].start_ns >= other.end_ns);
     assert_int_equal(ah_lane_spans(lane, 0, spans, 2), 2);
-    assert_int_equal(spans[0].ticket, 7); /* the oldest spans still kept come first */
+    assert_int_equal(spans[0].ticket, 7); /* the oldest span still kept is the first */
     assert_int_equal(ah_lane_spans(lane, 8, spans, 8), 2);
     assert_int_equal(spans[0].ticket, 9);
     assert_int_equal(spans[1].ticket, 10);
@@ -308,9 +308,9 @@ TEST(lane, idle_lanes_use_no_processor)
     ah_lane_free(idle);
 }
 
-/* The stress: jobs 0..JOBS-1 in one global order, each on a random lane, each waiting for some earlier jobs. One thread
- * per lane submits them through small queues. Each job checks that its predecessor on the lane and all jobs it waits
- * for have run. Only tickets order these reads, which are not atomic. */
+/* The stress test: jobs 0..JOBS-1 have one global order. Each job is on a random lane and waits for some earlier jobs.
+ * One thread per lane submits the lane's jobs through a small queue. Each job checks that its predecessor on the lane
+ * and all jobs that it waits for have run. The values read are not atomic, so only tickets order these reads. */
 enum { LANES = 4, JOBS = 4000, STRESS_WAITS = 4 };
 
 struct stress_job {
@@ -383,7 +383,7 @@ static void *submit_stress(void *context)
     return NULL;
 }
 
-/* Polls the `done` counts: they only grow, and every job they count has run. */
+/* Polls the `done` counts. Checks that the counts only grow, and that every job counted as done has run. */
 static void *watch_stress(void *context)
 {
     struct stress *stress = context;
@@ -403,7 +403,7 @@ static void *watch_stress(void *context)
     return NULL;
 }
 
-/* Waits until one more job of any lane is done, until all jobs are; a lost wake-up would hang here. */
+/* Waits for one more job of any lane, and so on until all jobs are done. A lost wake-up would hang here. */
 static void *follow_stress(void *context)
 {
     struct stress *stress = context;

@@ -31,7 +31,7 @@ TEST(philox, known_answers)
     }
 }
 
-/* The packing is part of the numeric signature: checks the counter and key of one name. */
+/* The packing is part of the numeric signature, so this test checks the counter and key of one name. */
 TEST(philox, packing_is_fixed)
 {
     const struct ah_philox_name name = {.seed = 0x0123456789abcdef,
@@ -58,7 +58,7 @@ static void take_out(struct ah_philox_name *name, const uint32_t counter[4], con
     name->seed = key[0] | (uint64_t)key[1] << 32;
 }
 
-/* Each name can be unpacked from its counter and key, so no two names share them. */
+/* Unpacks each name from its counter and key, so no two names have equal counter and key. */
 TEST(philox, names_are_distinct)
 {
     uint64_t seed = check_seed(81);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Counters of chunks are not atomic, so the thread sanitizer notices a chunk that runs twice at once, or a chunk that
- * still runs when the caller's call returns.
+ * Tests pools. The counters of chunks are not atomic. So the thread sanitizer notices if a chunk runs on two threads at
+ * once, or still runs after the caller's call has returned.
  */
 #include "base/pool.h"
 
@@ -20,7 +20,7 @@ struct tally {
     unsigned threads;
     unsigned value;                /* written by the caller before a run, read by chunks */
     unsigned ran[CHUNKS_MAX];      /* number of runs, by chunk */
-    unsigned seen[CHUNKS_MAX];     /* `value` seen by each chunk */
+    unsigned seen[CHUNKS_MAX];     /* the `value` seen by each chunk */
     unsigned scratch[THREADS_MAX]; /* number of chunks, by worker */
     atomic_uint wrong;
 };
@@ -72,7 +72,7 @@ TEST(pool, every_chunk_runs_once)
     for (unsigned threads = 1; threads <= THREADS_MAX; threads++) {
         struct tally tally = {.threads = threads};
         struct ah_pool *pool = new_pool(threads, 0);
-        for (size_t chunks = 0; chunks < 20; chunks++) /* no chunks, fewer than threads, and more */
+        for (size_t chunks = 0; chunks < 20; chunks++) /* no chunks, fewer chunks than threads, and more */
             run_and_check(pool, &tally, chunks);
         for (int i = 0; i < 100; i++)
             run_and_check(pool, &tally, check_random(&seed) % (CHUNKS_MAX + 1));
@@ -87,7 +87,7 @@ static void sum_chunk(void *context, size_t chunk, unsigned worker)
     sums[8 * worker + 1]++;
 }
 
-/* Runs more chunks than one round can have. */
+/* Runs more chunks than fit in one round. */
 TEST(pool, millions_of_chunks)
 {
     const uint64_t chunks = (2 << 20) + 12345;
@@ -117,7 +117,7 @@ TEST(pool, ten_thousand_tiny_runs)
     ah_pool_free(pool);
 }
 
-/* Calls two pools in turn. The workers of one sleep early: a run finds them spinning, falling asleep or asleep. */
+/* Uses two pools alternately. Workers of `sleepy` sleep early: a run finds them spinning, falling asleep or asleep. */
 TEST(pool, runs_at_any_moment_of_falling_asleep)
 {
     uint64_t seed = check_seed(42);
@@ -140,8 +140,8 @@ static void count_fast(void *context, size_t chunk, unsigned worker)
     atomic_fetch_add_explicit(&ran[chunk], 1, memory_order_relaxed);
 }
 
-/* More threads than processors and no patience: late workers arrive while one run ends and the next run starts, which
- * has a different length. */
+/* There are more threads than processors, and workers sleep at once. So late workers arrive between the end of one run
+ * and the start of the next, which has a different number of chunks. */
 TEST(pool, late_workers_take_nothing_of_the_next_run)
 {
     struct ah_pool *pool = new_pool(THREADS_MAX, 1);
@@ -161,7 +161,7 @@ struct meeting {
     unsigned expected;
 };
 
-/* Returns only when all participants are inside a chunk at once. */
+/* Waits until all participants are inside a chunk at the same time. */
 static void meet(void *context, size_t chunk, unsigned worker)
 {
     struct meeting *meeting = context;
@@ -172,7 +172,7 @@ static void meet(void *context, size_t chunk, unsigned worker)
         sched_yield();
 }
 
-/* A lost wake-up hangs here: there are as many chunks as threads, and no chunk ends before all have begun. */
+/* There are as many chunks as threads, and no chunk ends before all have begun. So a lost wake-up hangs here. */
 TEST(pool, sleeping_workers_wake)
 {
     uint64_t seed = check_seed(43);
@@ -187,7 +187,7 @@ TEST(pool, sleeping_workers_wake)
     }
 }
 
-/* Runs a long chunk on a worker, so that the caller falls asleep and must be woken. */
+/* Makes chunks on workers take long, so that the caller falls asleep and must be woken. */
 static void slow_for_workers(void *context, size_t chunk, unsigned worker)
 {
     struct meeting *meeting = context;

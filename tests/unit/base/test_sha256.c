@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Digests against the examples of FIPS 180-4 (NIST, "Cryptographic Standards and Guidelines", SHA-256), and all lengths
- * from 0 to 299 against Python's hashlib.
+ * Compares digests with the examples of FIPS 180-4 (NIST, "Cryptographic Standards and Guidelines", SHA-256). Compares
+ * all lengths from 0 to 299 with Python's hashlib.
  */
 #include "base/sha256.h"
 
@@ -50,7 +50,7 @@ TEST(sha256, a_million_letters)
     free(letters);
 }
 
-/* Expected: sha256(b"".join(sha256(bytes((7 * i + n) & 255 for i in range(n))).digest() for n in range(300))) */
+/* Expected value: sha256(b"".join(sha256(bytes((7 * i + n) & 255 for i in range(n))).digest() for n in range(300))) */
 TEST(sha256, every_length)
 {
     struct ah_sha256 all, one;
@@ -110,7 +110,7 @@ TEST(sha256, instructions_equal_the_portable_way)
     }
 }
 
-/* The portable implementation, as used on processors without the instructions. */
+/* Tests the portable implementation alone, as processors without the instructions use it. */
 TEST(sha256, portable_way_alone)
 {
     struct ah_sha256 hash;

@@ -66,7 +66,7 @@ TEST(stats, line_never_starts_below_zero)
     double intercept, slope, worst;
     assert_int_equal(ah_stats_fit_line(x, y, 3, &intercept, &slope, &worst), 0);
     assert_true(intercept == 0);
-    /* minimises sum (1 - b x/y)^2: b = sum(x/y) / sum(x^2/y^2) = (11/6) / (1 + 1/4 + 1/9) */
+    /* The slope b minimises sum (1 - b x/y)^2, so b = sum(x/y) / sum(x^2/y^2) = (11/6) / (1 + 1/4 + 1/9). */
     check_near(slope, (11.0 / 6) / (49.0 / 36), 1e-12);
     check_near(worst, fabs(3 * slope - 9) / 9, 1e-12);
 }

@@ -22,7 +22,7 @@ TEST(threads, clock_grows_and_sleep_is_not_early)
         ah_threads_sleep_until_ns(deadline);
         assert_true(ah_threads_now_ns() >= deadline);
     }
-    ah_threads_sleep_until_ns(before); /* in the past: returns */
+    ah_threads_sleep_until_ns(before); /* a time in the past: returns at once */
     struct timespec reference;
     clock_gettime(CLOCK_MONOTONIC, &reference);
     uint64_t now = (uint64_t)reference.tv_sec * 1000000000u + (uint64_t)reference.tv_nsec;
@@ -70,7 +70,7 @@ TEST(threads, pin)
 
 enum { ARITHMETIC_CHUNKS = 20 };
 
-/* Sets flushing of denormals to zero, where the processor has it, and rounding upward: new threads inherit both. */
+/* Flushes denormals to zero, where the processor can, and rounds upward. New threads inherit both settings. */
 static void spoil_arithmetic(void)
 {
     fesetround(FE_UPWARD);
@@ -99,7 +99,7 @@ static void job_arithmetic(void *payload)
 
 static atomic_bool worker_came;
 
-/* The caller's first chunk lasts until the worker has begun a chunk. */
+/* Keeps the caller's first chunk running until the worker has begun a chunk. */
 static void chunk_arithmetic(void *context, size_t chunk, unsigned worker)
 {
     int *ieee = context;
@@ -145,7 +145,7 @@ static void job_stack(void *payload)
     pthread_attr_destroy(&attributes);
 }
 
-/* Our threads get 1 MiB even where the library or the shell's limit says 128 KiB. */
+/* Our threads get 1 MiB of stack even where the C library or the shell's limit would give 128 KiB. */
 TEST(threads, stacks_are_large_enough_everywhere)
 {
     size_t bytes = 0, *bytes_at = &bytes;

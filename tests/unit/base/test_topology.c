@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the order of processors, cores and memory on hwloc's synthetic machines, by hand, and on this machine.
+ * Tests the order of processors, cores and memory on hwloc's synthetic machines and on this machine.
  */
 #include "base/topology.h"
 
@@ -48,7 +48,7 @@ TEST(topology, siblings_come_last)
     ah_topology_release(&topology);
 }
 
-/* Linux often numbers the first processors of all cores, then the second processors. */
+/* Linux often gives the lowest numbers to the first processor of each core, and the next numbers to the second. */
 TEST(topology, numbers_are_the_kernels)
 {
     struct ah_topology topology = synthetic("numa:2 core:2 pu:2(indexes=0,4,1,5,2,6,3,7)");
@@ -99,7 +99,7 @@ TEST(topology, refuses_nonsense)
                 AH_E_IO, "/nowhere/proc/meminfo");
 }
 
-/* A container with a quota of 2.5 processors on a machine of 8. */
+/* A container on a machine of 8 processors has a quota of 2.5 processors. */
 TEST_IN(topology, a_quota_of_processor_time, root_make, root_remove)
 {
     struct ah_error err = {0};

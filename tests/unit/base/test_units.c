@@ -205,7 +205,7 @@ TEST(units, prints_times)
     assert_string_equal(ah_units_print_time(out, 3.6e9), "3600 s");
 }
 
-/* Any input gives a text that fits its buffer and is terminated. */
+/* Printing any input, even a NaN, gives a terminated text that fits its buffer. */
 TEST(units, prints_what_is_no_number)
 {
     static const double odd[] = {-1, -2.5e9, 1e300, -1e300, HUGE_VAL, -HUGE_VAL, 5e-324};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests that each remedy prints as the option that carries it out, and that no byte is lost in printed sizes.
+ * Tests that each remedy prints as the option that carries it out, and that a printed size is exact.
  */
 #include "base/units.h"
 #include "cli/plan/diagnosis.h"
@@ -35,7 +35,7 @@ TEST(diagnosis, both_memories_are_two_options)
     assert_string_equal(ah_diagnosis_remedy(text, &remedy), "--device-memory 26GiB --host-memory 70GiB");
 }
 
-/* A printed size reads back as the same number of bytes. */
+/* Reading a printed size gives the same number of bytes. */
 TEST(diagnosis, sizes_lose_nothing)
 {
     uint64_t random = check_seed(7);

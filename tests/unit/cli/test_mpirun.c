@@ -12,7 +12,7 @@
 static struct ah_hosts_entry entries[] = {{"a", 2}, {"b", 1}};
 static const struct ah_hosts hosts = {entries, 2, 3};
 
-/* Joins the words of the command; the program's path becomes PROGRAM. */
+/* Joins the words of the command, with PROGRAM in place of the program's path. */
 static void join(const char *const *command, struct ah_buffer *out)
 {
     for (size_t i = 0; command[i]; i++)
@@ -33,7 +33,7 @@ static void check_words(bool one_each, const char *expected)
     ah_arena_release(&arena);
 }
 
-/* By default mpirun binds each of two ranks to one core. */
+/* Without an option, mpirun would bind each of two ranks to one core. */
 TEST(mpirun, starts_ranks_in_the_order_of_hosts_without_binding_them)
 {
     check_words(false,

@@ -97,7 +97,7 @@ TEST_IN(outputs, replaces_its_own_kind, enter, leave)
 {
     const struct {
         struct sample sample;
-        const char *said; /* part of the message; NULL: accepted */
+        const char *said; /* part of the message, or NULL if accepted */
     } rows[] = {
         {{.output = "old.json"}, NULL},
         {{.output = "new", .log = "empty"}, NULL},

@@ -28,7 +28,7 @@ TEST(plan_summary, names_what_limits_the_speed)
          "Adam, 2 % for the link to the device (busy 40 %).");
 }
 
-/* A lane can be saturated although compute rarely waits for it. */
+/* A lane can be saturated even if compute rarely waits for it. */
 TEST(plan_summary, names_a_lane_that_nobody_waits_for)
 {
     says((struct ah_plan_lane_times){{90, 99, 10, 9}, {0, 0, 0, 10}},
@@ -108,7 +108,7 @@ TEST(plan_summary, counts_one_as_one)
     ah_buffer_release(&out);
 }
 
-/* Checks the ranges of equal blocks printed for a plan with these blocks. */
+/* Checks the ranges of equal blocks in the text printed for a plan with these blocks. */
 static void ranges_are(struct ah_plan_block *blocks, size_t n, const char *expected)
 {
     const struct ah_plan plan = {.blocks = blocks, .n_blocks = n};

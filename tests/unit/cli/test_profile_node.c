@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks, here threads, take turns to measure a shared machine, and then measure their links.
+ * Tests that ranks measure a shared machine one after another, and then their links. The ranks are threads here.
  */
 #include "cli/profile/profile_node.h"
 
@@ -15,7 +15,7 @@
 
 enum { RANKS = 4, FAILS_NEVER = RANKS };
 
-/* Ranks 0 and 2 share a machine and its name; rank 3 is a container on it. */
+/* Ranks 0 and 2 run on one machine and give the same name. Rank 3 is a container on that machine. */
 static const struct ah_profile_hello hellos[RANKS] = {{"a", "boot-1", "build"},
                                                       {"b", "boot-2", "build"},
                                                       {"a", "boot-1", "build"},
@@ -32,7 +32,7 @@ TEST(profile_node, gives_ranks_of_one_machine_turns)
     }
 }
 
-/* Two machines may have the same name. Ranks without a boot id are compared by name. */
+/* Two different machines may have the same name. Ranks without a boot id are compared by name. */
 TEST(profile_node, knows_machines_by_their_boot)
 {
     static const struct ah_profile_hello alike[] = {
@@ -54,7 +54,7 @@ struct rank {
     uint64_t begin_ns, end_ns; /* when the rank measured its machine */
     uint32_t rank, fails;
     const struct ah_profile_hello *hello;
-    double told; /* the last fraction reported */
+    double told; /* the last fraction that was reported */
     int rc;
 };
 
@@ -98,7 +98,7 @@ static void *live(void *context)
     return NULL;
 }
 
-/* Runs all ranks; each must succeed, even if measuring fails on rank `fails`. */
+/* Runs all ranks. Each must succeed, even if measuring fails on rank `fails`. */
 static void run(struct rank *ranks, const struct ah_profile_hello *with, uint32_t fails)
 {
     struct ah_comm_hub *hub = NULL;

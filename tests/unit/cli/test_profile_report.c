@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A report comes through a pipe unchanged, and a truncated report is noticed.
+ * Tests that a report passes through a pipe unchanged, and that reading a truncated report fails.
  */
 #include "cli/profile/profile_report.h"
 

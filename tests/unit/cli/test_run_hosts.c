@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-/* Two pipelines: rank 0 is on node b, rank 1 on node a, and rank 2, of the second pipeline, on node b too. */
+/* There are two pipelines. Rank 0 is on node b and rank 1 on node a. Rank 2, in the second pipeline, is on node b. */
 static uint64_t ranks[] = {0, 1, 2};
 static struct ah_cluster_plan_stage first[] = {{.node = "b", .ranks = &ranks[0], .n_ranks = 1},
                                                {.node = "a", .ranks = &ranks[1], .n_ranks = 1}};
@@ -30,7 +30,7 @@ static int place(struct ah_hosts_entry *entries, size_t n, struct ah_buffer *out
     return rc;
 }
 
-/* Hosts may come in any order, and there may be more hosts than ranks. */
+/* Hosts may be listed in any order, and there may be more hosts than ranks. */
 TEST(run_hosts, gives_a_rank_the_host_of_its_nodes_name)
 {
     struct ah_hosts_entry entries[] = {{"a", 1}, {"idle", 4}, {"b", 2}};

@@ -10,7 +10,7 @@
 
 enum { STEPS_MAX = 3 * AH_RUNLOG_MEDIAN_STEPS };
 
-/* A log of steps of 1000 us: compute works for 700, waits 200 for host Adam and idles 100, as predicted. */
+/* A log of steps of 1000 us. Compute works for 700, waits 200 for host Adam and idles for 100, as predicted. */
 struct log {
     struct ah_runlog_step *steps;
     struct ah_plan_exposed exposed[2]; /* predicted, measured */
@@ -117,7 +117,7 @@ TEST(runlog_summary, takes_the_last_steps)
     close_log(&log);
 }
 
-/* Splits a step into the times compute waits for each lane, and idle time. */
+/* A step is split into compute's wait for each lane and idle time. */
 TEST(runlog_summary, splits_the_step)
 {
     struct log log;
@@ -126,7 +126,7 @@ TEST(runlog_summary, splits_the_step)
     check_near(log.summary.waits_us[AH_PLAN_LANE_HOST].measured, 200, 1e-12);
     check_near(log.summary.waits_us[AH_PLAN_LANE_COMPUTE].measured, 100, 1e-9);
     check_near(log.summary.waits_us[AH_PLAN_LANE_COMPUTE].predicted, 100, 1e-9);
-    log.runlog.end = NULL; /* log cut off: all waiting counts as idle, predicted and measured */
+    log.runlog.end = NULL; /* if the log is cut off, all waiting counts as idle time */
     summarise(&log);
     assert_false(log.summary.waits_us[AH_PLAN_LANE_HOST].is_predicted);
     check_near(log.summary.waits_us[AH_PLAN_LANE_COMPUTE].measured, 300, 1e-9);
@@ -139,7 +139,7 @@ TEST(runlog_summary, pairs_parts)
     struct log log;
     open_log(&log, 4);
     log.parts[1][0] =
-        (struct ah_runlog_part){AH_RUNLOG_OP_DATA, AH_PLAN_LANE_H2D, 3}; /* no forward is measured */
+        (struct ah_runlog_part){AH_RUNLOG_OP_DATA, AH_PLAN_LANE_H2D, 3}; /* no forward op is measured */
     summarise(&log);
     const struct ah_runlog_pair_of_part *parts = log.summary.parts;
     assert_int_equal(log.summary.n_parts, 4);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the text that people see for a status, however old the status is.
+ * Tests the text printed for a status, which may be recent or old.
  */
 #include "cli/inspect/status_text.h"
 
@@ -94,7 +94,7 @@ TEST(status_text, says_how_old_it_is)
     expect(&status, 9999999, "tiny: after step 12 of 200, 9 s ago\n");
     expect(&status, 10000001, "tiny: after step 12 of 200; no update for 10 s: the run may have died\n");
     expect(&status, 130000000, "tiny: after step 12 of 200; no update for 2 min: the run may have died\n");
-    expect(&status, -5000000, "tiny: after step 12 of 200, under 1 s ago\n"); /* our clock is late */
+    expect(&status, -5000000, "tiny: after step 12 of 200, under 1 s ago\n"); /* our clock is slow */
     status.ended = AH_STATUS_INTERRUPTED;
     expect(&status, INT64_C(3) * 86400 * 1000000,
            "tiny: interrupted after step 12 of 200, 3 days ago\n\nrank");
@@ -113,7 +113,7 @@ TEST(status_text, ages_are_whole_units)
     assert_string_equal(ah_status_print_age(text, 48 * 3600e6), "2 days");
 }
 
-/* In a circle of waiting ranks, no rank holds up all others. */
+/* The ranks wait in a circle, so no single rank delays all others. */
 TEST(status_text, says_that_ranks_wait_in_a_circle)
 {
     struct ah_status_wait first = waits[0], other = waits[1];
@@ -130,7 +130,7 @@ TEST(status_text, says_that_ranks_wait_in_a_circle)
            "waits for it, 3 s so far\n");
 }
 
-/* Messages in flight can look like a circle of waiting ranks for a moment. */
+/* Messages in flight can look like a circle of waiting ranks, but only for a moment. */
 TEST(status_text, says_nothing_of_a_circle_that_passes)
 {
     struct ah_status_wait first = waits[0], other = waits[1];
@@ -145,7 +145,7 @@ TEST(status_text, says_nothing_of_a_circle_that_passes)
     expect(&status, 0, "tiny: after step 12 of 200, under 1 s ago\nno rank is behind the others\n");
 }
 
-/* A silent rank's last known wait is ignored. */
+/* The last known wait of a silent rank is ignored. */
 TEST(status_text, says_who_does_not_answer)
 {
     struct ah_status_rank five[5];

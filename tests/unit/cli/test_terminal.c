@@ -27,7 +27,7 @@ TEST(terminal, cleans_what_steers)
     cleans_to("a\xe2\x80\xae"
               "b\xe2\x81\xa6"
               "c\xe2\x80\x93",
-              "a?b?c\xe2\x80\x93"); /* a dash stays */
+              "a?b?c\xe2\x80\x93"); /* a dash is not replaced */
     cleans_to("\xe2\x80", "\xe2\x80");
 }
 
@@ -37,7 +37,7 @@ TEST(terminal, width_counts_code_points)
     assert_int_equal(ah_terminal_width("\xc3\xa9t\xc3\xa9"), 3);
 }
 
-/* Uneven progress: 8 % of the work takes 2 s, then there is none for 3 s, then it continues at the old rate. */
+/* Progress is uneven: 8 % of the work takes 2 s, nothing happens for 3 s, and work continues at the old rate. */
 TEST(terminal, left_does_not_jump)
 {
     struct ah_progress progress = {0};
@@ -104,7 +104,7 @@ static void check_table(struct ah_table *table, size_t columns, const char *expe
     ah_buffer_release(&out);
 }
 
-/* Headings wrap first, then text, and last numbers before their units; without a width, nothing wraps. */
+/* Narrow tables wrap headings first, then text, and last numbers before their units. Without a width, nothing wraps. */
 TEST(terminal, table_wraps_at_its_width)
 {
     struct ah_arena arena = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Costs of Llama-2 7B against hand calculations: bytes per parameter, flops per token, all-reduces of a layer.
+ * Compares costs of Llama-2 7B with hand calculations: bytes per parameter, flops per token, all-reduces of a layer.
  */
 #include "planner/cluster/cluster_costs.h"
 
@@ -50,7 +50,7 @@ static void build(struct costs *c, const char *model, uint64_t tp)
     *c = (struct costs){.dtype = AH_BF16};
     load_example(&c->model, AH_DOCUMENT_MODEL, model);
     load_example(&c->cluster, AH_DOCUMENT_CLUSTER, "cluster-a");
-    c->cluster.body.cluster->gpus[2].memory_bytes_per_s = 0; /* costs of products and transfers only */
+    c->cluster.body.cluster->gpus[2].memory_bytes_per_s = 0; /* only products and transfers cost time */
     price(c, tp);
 }
 
@@ -61,7 +61,7 @@ static void release(struct costs *c)
     ah_document_release(&c->cluster);
 }
 
-/* Returns the kind of the 4090s, the GPUs of nodes 2 to 4. */
+/* Returns the kind of nodes 2 to 4, whose GPUs are 4090s. */
 static const struct ah_problem_kind *rtx4090(const struct costs *c)
 {
     return ah_problem_kind_of(&c->problem, 2);
@@ -98,14 +98,14 @@ TEST(cluster_costs, flops_and_all_reduces)
         const struct ah_problem_block *layer = &rtx4090(&c)->blocks[1];
         const double width = 4096, mlp = 11008, t = (double)tp;
         double product_flops = 2 * SEQ * (4 * width * width + 3 * width * mlp);
-        double attention_flops = 2 * 2 * SEQ * (SEQ + 1) / 2 * width; /* of visible pairs */
+        double attention_flops = 2 * 2 * SEQ * (SEQ + 1) / 2 * width; /* only of visible pairs */
         double rate = 0.5 * 165.2e12 * t;
         double reduce_us = 2 * (t - 1) / t * 1e6 * (SEQ * width * 2) / 2e9 + 2 * (t - 1) * 10;
         double forward_us = 1e6 * (product_flops + attention_flops / 0.5) / rate + 2 * reduce_us;
         double backward_us = 1e6 * (2 * product_flops + 2.5 * attention_flops / 0.4) / rate + 2 * reduce_us;
         check_near(layer->forward_us, forward_us, 1e-3);
         check_near(layer->backward_us[AH_ACTIVATIONS_KEEP], backward_us, 1e-3);
-        /* recompute does not repeat the last product of the layer */
+        /* `recompute` repeats the layer's forward except its last product. */
         double again_us = layer->backward_us[AH_ACTIVATIONS_RECOMPUTE] - backward_us;
         assert_true(again_us > 0.5 * forward_us && again_us <= forward_us * (1 + 1e-9));
         assert_true(layer->saved_bytes[AH_ACTIVATIONS_RECOMPUTE] >= SEQ * 4096 * 2 / tp);
@@ -114,7 +114,7 @@ TEST(cluster_costs, flops_and_all_reduces)
     }
 }
 
-/* fp32 training uses the rate of fp32 products if the cluster gives it, and then needs no bf16 rate. */
+/* fp32 training is priced with the rate of fp32 products if the cluster has it. In that case no bf16 rate is needed. */
 TEST(cluster_costs, rates_are_of_what_is_trained)
 {
     struct costs c;
@@ -150,13 +150,13 @@ TEST(cluster_costs, tied_table_is_summed_once)
         gradients += c.problem.gradient_bytes[b];
     assert_int_equal(c.problem.tied_bytes, 4 * model->vocabulary * model->width);
     check_near((double)gradients, 4 * (double)ah_model_parameters(model), 1e-3);
-    /* the head has a copy of the table */
+    /* The head keeps a copy of the tied table. */
     assert_true(rtx4090(&c)->blocks[c.problem.n_blocks - 1].state_bytes >
                 18 * model->vocabulary * model->width);
     release(&c);
 }
 
-/* On a host of 8 GPUs, u units of t GPUs get the share of u t GPUs from ah_offload_share(), less the rings of tiles. */
+/* On a host of 8 GPUs, u units of t GPUs get ah_offload_share() of u t GPUs, less the memory for rings of tiles. */
 TEST(cluster_costs, hosts_of_those_that_work)
 {
     for (uint64_t tp = 1; tp <= 4; tp *= 2) {

@@ -86,7 +86,7 @@ TEST(cluster_document, slices_of_unequal_degrees)
     for (size_t s = 0; s < 2; s++) {
         assert_int_equal(plan.segments[s].n_groups, 4);
         assert_int_equal(plan.segments[s].bytes, 3000000);
-        /* 2 (2 - 1) / 2 times 3 MB over 1 GB/s, plus twice the latency of 2 us */
+        /* The all-reduce moves 2 (2 - 1) / 2 times 3 MB at 1 GB/s, and has twice the latency of 2 us. */
         check_near(plan.segments[s].time_us, 3000 + 4, 1e-12);
         for (size_t g = 0; g < 4; g++)
             check_ranks(plan.segments[s].groups[g].ranks, plan.segments[s].groups[g].n_ranks,
@@ -119,9 +119,9 @@ TEST(cluster_document, says_who_works)
     fill(&f, &arena, &plan);
     check_ranks(plan.pipelines[1].stages[1].ranks, 4, (const uint64_t[]){6, 7, 8, 9}, 4);
     check_ranks(plan.idle_ranks, plan.n_idle_ranks, (const uint64_t[]){10}, 1);
-    /* states 6 x 50, one micro-batch in flight 6 x 9, reserve 100 */
+    /* states of 6 x 50, one micro-batch in flight of 6 x 9, and a reserve of 100 */
     assert_int_equal(plan.pipelines[0].stages[0].memory_bytes, 300 + 54 + 100);
-    /* states 3 x 50, two micro-batches in flight 3 x 9 each, reserve 100 */
+    /* states of 3 x 50, two micro-batches in flight of 3 x 9 each, and a reserve of 100 */
     assert_int_equal(plan.pipelines[1].stages[0].memory_bytes, 150 + 54 + 100);
     assert_int_equal(plan.pipelines[1].stages[0].in_flight, 2);
     check_near(plan.pipelines[0].time_us, 3 * 180, 1e-12);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The working GPUs of a node share its host, whatever their pipeline and degree; their number limits the host memory of
- * a stage.
+ * Tests that all working GPUs of a node share its host, whatever pipeline and degree. Their number limits its memory.
  */
 #include "planner/cluster/cluster_problem.h"
 
@@ -9,7 +8,7 @@
 
 enum { BLOCKS = 4, SHARERS = 4, CLASSES = 3, STAGES = 4 };
 
-/* Two nodes; GPUs of the second can also form units of two. Each block has 100 bytes of state, on GPU or host. */
+/* There are two nodes. GPUs of the second can form units of two. A block has 100 bytes of state, on GPU or host. */
 struct fixture {
     struct ah_cluster_problem problem;
     struct ah_problem_kind kinds[2];
@@ -78,7 +77,8 @@ TEST(cluster_problem, gpus_share_whatever_their_degree)
     assert_int_equal(f.stages[3].sharers, 2); /* 3 GPUs make 2 units of two, not 1.5 */
 }
 
-/* To keep all activations, two blocks' states must be on the host. With a sharer one fits, so a block recomputes. */
+/* To keep all activations, the states of two blocks must be on the host. If the host is shared, only one block's states
+ * fit there, so a block recomputes. */
 TEST(cluster_problem, a_stage_fits_what_its_share_allows)
 {
     struct fixture f;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Estimates of arrangements small enough to time by hand: numbers (1) to (4) of stage_estimate.c.
+ * Tests estimates of arrangements small enough to time by hand. (1) to (4) are the numbers in stage_estimate.c.
  */
 #include "planner/cluster/sim/stage_estimate.h"
 #include "planner/cluster/sim/stage_sim.h"
@@ -10,7 +10,7 @@
 
 enum { BLOCKS = 2, KINDS = 2, CLASSES = 3, STAGES = 4 };
 
-/* Kind 1 is twice as fast as kind 0. Only computing and updates cost time, until a test changes that. */
+/* Kind 1 is twice as fast as kind 0. Only computing and updates cost time, unless a test adds other costs. */
 struct case_cluster {
     struct ah_problem_block blocks[KINDS][BLOCKS];
     struct ah_problem_kind kinds[KINDS];
@@ -72,7 +72,7 @@ static void check(const struct case_cluster *c, double expected_us, uint64_t exp
     assert_int_equal(passes, expected_passes);
 }
 
-/* Checks the stage simulation too, in cases where its result is as easy to work out. */
+/* Also checks the stage simulation, in cases where its result is easy to work out by hand. */
 static void check_stage_sim(const struct case_cluster *c, double expected_us)
 {
     struct ah_error err = {0};
@@ -91,8 +91,8 @@ TEST(estimate, equal_stages_take_what_the_formula_says)
     check_stage_sim(&c, 187);
 }
 
-/* Three equal pipelines, each with 3 micro-batches of 30 us. Doubling the speed of one does not shorten the step,
- * but that pipeline could take more work: 9 micro-batches at 1/30 + 1/30 + 1/15 a microsecond take 67.5 us. */
+/* Three equal pipelines have 3 micro-batches of 30 us each. Doubling one pipeline's speed does not shorten the step,
+ * but it could take more work. 9 micro-batches at rates of 1/30 + 1/30 + 1/15 per microsecond take 67.5 us. */
 TEST(estimate, falls_with_one_of_many_alike_pipelines)
 {
     struct case_cluster c;
@@ -109,8 +109,8 @@ TEST(estimate, falls_with_one_of_many_alike_pipelines)
     check_stage_sim(&c, 97);
 }
 
-/* Two pipelines with 4 micro-batches each share two NICs. A pipeline by itself ends at 510 us: its stages compute for
- * 2 us and send for 100. Together they send 8 messages of 100 us each way. */
+/* Two pipelines with 4 micro-batches each share two NICs. One pipeline alone would end at 510 us, as its stages compute
+ * for 2 us and send for 100 us. Together, the pipelines send 8 messages of 100 us each way. */
 TEST(estimate, pipelines_wait_for_the_nics_they_share)
 {
     struct case_cluster c;
@@ -134,9 +134,10 @@ TEST(estimate, stages_of_one_node_share_no_nic)
     check_stage_sim(&c, 517);
 }
 
-/* Two pipelines in opposite directions, one micro-batch each, sends of 2 us: both end at 10 + 2 + 30 + 2 + 20 = 64.
- * Sums pass both NICs at 100 bytes a microsecond, and the link at 50. The sums of block 1 begin when its last backward
- * ends, 22 us earlier, and hold the NICs for 80 us. Then the sums of block 0 take 6000 / 50, plus the latency twice. */
+/* Two pipelines run in opposite directions, with a micro-batch each and sends of 2 us. Both end at 10 + 2 + 30 + 2 + 20
+ * = 64. Sums pass both NICs at 100 bytes a microsecond, and the link at 50. Those of block 1 begin when its last
+ * backward ends, 22 us earlier, and hold the NICs for 80 us. Then those of block 0 take 6000 / 50, plus the latency
+ * twice. */
 TEST(estimate, sums_take_turns_behind_their_last_backward)
 {
     struct case_cluster c;

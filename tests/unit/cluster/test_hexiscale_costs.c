@@ -14,7 +14,8 @@ struct fixture {
     struct ah_hexiscale_model model;
 };
 
-/* GPUs 0, 1 are on one node; 2, 3, twice as fast, on another. Width 8, seq 16, vocabulary 32, batch 2, 4 layers. */
+/* GPUs 0 and 1 are on one node; 2 and 3, twice as fast, on another. Width 8, seq 16, vocabulary 32, batch 2, layers
+ * 4. */
 static void make(struct fixture *f)
 {
     for (size_t i = 0; i < GPUS; i++) {
@@ -60,7 +61,7 @@ TEST(hexiscale_costs, columns)
     check(ah_hexiscale_pipeline_s(&f.model, &p, 1), a + b + c);
 }
 
-/* A pipeline of one stage on two GPUs, and a pipeline of two stages: layers 0, 1 on GPU 2 and layers 2, 3 on GPU 3. */
+/* The first pipeline is one stage on two GPUs. The second has two: layers 0 and 1 on GPU 2, layers 2 and 3 on GPU 3. */
 TEST(hexiscale_costs, gradients)
 {
     struct fixture f;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How many units share each host: all combinations if few, otherwise repeated halves; a problem with these fixed.
+ * Tests the search over the number of units sharing each host. It tries all combinations if they are few, otherwise
+ * repeated halves. Also tests a problem in which these numbers are fixed.
  */
 #include "planner/cluster/search/host_shares.h"
 
@@ -10,7 +11,7 @@
 
 enum { CLASSES = 3, MOST = 10 };
 
-/* Two nodes of one kind that has hosts, and a node of another kind that has none. */
+/* Two nodes have one kind, with a host. The third node has another kind, without a host. */
 struct fixture {
     struct ah_cluster_problem problem;
     struct ah_problem_kind kinds[2];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Offloading costs against hand calculation: a layer of two million bf16 parameters on a node of 4 GPUs, each with a 20
- * GB/s link and a quarter of the 100 GB/s host memory.
+ * Compares costs of offloading with hand calculations. A layer of two million bf16 parameters is on a node of 4 GPUs.
+ * Each GPU has a link of 20 GB/s and a quarter of the host memory's 100 GB/s.
  */
 #include "planner/cluster/offload_costs.h"
 
@@ -16,7 +16,7 @@ static const struct ah_cluster_node node = {.gpus = 4,
                                             .host_memory_bytes_per_s = 100e9,
                                             .host_link_bytes_per_s = 20e9};
 
-/* Returns a job with bf16 weights and micro-batch gradients, and fp32 sums, master and two moments. */
+/* Returns a job with weights and micro-batch gradients in bf16, and sums, master and two moments in fp32. */
 static struct ah_job bf16_job(void)
 {
     return (struct ah_job){
@@ -27,7 +27,7 @@ struct priced {
     struct ah_problem_away away[AH_PROBLEM_AWAYS];
 };
 
-/* Prices a fully trained block on `tp` GPUs, whose update takes 1 us on the device. */
+/* Prices a fully trained block on `tp` GPUs. Its update takes 1 us on the device. */
 static struct priced price(const struct ah_job *job, unsigned without, uint64_t tp, enum ah_block_kind kind)
 {
     const struct ah_offload_terms terms = {.job = job,
@@ -45,7 +45,7 @@ static struct priced price(const struct ah_job *job, unsigned without, uint64_t 
     return priced;
 }
 
-/* Each byte of a parameter takes 1 / 20 ns over the link, and 1 / 25 ns through the GPU's share of host memory. */
+/* Returns the time of this traffic: 1 / 20 ns a byte over the link, 1 / 25 ns through the GPU's part of host memory. */
 static double us_of(double link_bytes, double memory_bytes)
 {
     double link = link_bytes / 20, memory = memory_bytes / 25;
@@ -57,11 +57,11 @@ TEST(offload_costs, shares_of_a_gpu)
     struct ah_offload_host host = ah_offload_share(&node, node.gpus);
     check_near(host.link_bytes_per_s, 20e9, 1e-12);
     check_near(host.memory_bytes_per_s, 25e9, 1e-12);
-    assert_int_equal(host.memory_bytes, 15 * GIB);                       /* a sixteenth is left free */
-    assert_int_equal(ah_offload_share(&node, 2).memory_bytes, 30 * GIB); /* if the other GPUs idle */
+    assert_int_equal(host.memory_bytes, 15 * GIB); /* a sixteenth of the share is left free */
+    assert_int_equal(ah_offload_share(&node, 2).memory_bytes, 30 * GIB); /* as if the other two GPUs idle */
     struct ah_cluster_node other = node;
     other.host_memory_bytes = 512 * GIB;
-    assert_int_equal(ah_offload_share(&other, other.gpus).memory_bytes, 126 * GIB); /* at most 8 GiB free */
+    assert_int_equal(ah_offload_share(&other, other.gpus).memory_bytes, 126 * GIB); /* 8 GiB are left free */
     other.host_link_bytes_per_s = 0;
     assert_int_equal(ah_offload_share(&other, other.gpus).memory_bytes, 0);
 }
@@ -99,7 +99,7 @@ TEST(offload_costs, weights)
     assert_int_equal(away->staging_bytes, 8 * PARAMETERS);
 }
 
-/* In fp32 the weight is the master, so a block updated on the host also has its weights there. */
+/* In fp32 the weight is also the master, so a block updated on the host has its weights there. */
 TEST(offload_costs, fp32)
 {
     struct ah_job job = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the message engine with ranks on threads, and its promises to callers that move messages.
+ * Tests the message engine, and what it guarantees to code that moves messages. Ranks are threads here.
  */
 #include "base/threads.h"
 #include "runtime/comm/comm.h"
@@ -14,7 +14,7 @@ static void sleep_ms(uint64_t ms)
     ah_threads_sleep_until_ns(ah_threads_now_ns() + ms * 1000000);
 }
 
-/* Two ranks; channels 0 and 1 lead from rank 0 to rank 1, channel 2 back. */
+/* Opens two ranks. Channels 0 and 1 lead from rank 0 to rank 1, and channel 2 leads back. */
 static void open_pair(struct world *world, const struct ah_comm_hub_options *options,
                       const struct ah_comm_driver *driver)
 {
@@ -25,7 +25,7 @@ static void open_pair(struct world *world, const struct ah_comm_hub_options *opt
     world_agree(world);
 }
 
-/* A rank that exchanges a message and its answer many times. */
+/* A rank that many times exchanges a message and its answer. */
 struct player {
     struct ah_comm *comm;
     uint32_t out, in;
@@ -156,7 +156,7 @@ TEST(comm, misuse_is_refused_and_harms_nobody)
     CHECK_FAILS(ah_comm_move_together(world.rank[0].comm, twice, 2, &err), err, AH_E_USAGE, "two messages");
     CHECK_OK(ah_comm_move(world.rank[1].comm, 0, data, 8, &err), err);
     CHECK_OK(moving_end(&send), send.err);
-    assert_int_equal(world_posts(), 2); /* none of the refused messages */
+    assert_int_equal(world_posts(), 2); /* none of the refused messages was posted */
     assert_int_equal(ah_comm_fault(world.rank[0].comm, NULL, NULL), AH_OK);
     world_close(&world);
 }
@@ -265,7 +265,7 @@ static void *open_and_close(void *context)
 {
     struct world_rank *rank = context;
     if (rank->options.rank % 2 == 1)
-        return NULL; /* this rank never opens */
+        return NULL; /* this rank never opens its communicator */
     rank->rc = ah_comm_open(&rank->comm, &rank->options, &rank->err);
     return NULL;
 }
@@ -335,7 +335,7 @@ static void *set_up(void *context)
     return NULL;
 }
 
-/* Two ranks ask for different channels: both must get the same error. */
+/* Makes two ranks ask for different channels and checks that both get the same error. */
 static void check_disagree(const struct ah_comm_channel *of_0, size_t n_0, const struct ah_comm_channel *of_1,
                            size_t n_1, const char *says)
 {

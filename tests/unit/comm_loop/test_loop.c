@@ -69,7 +69,7 @@ static void post(struct pair *pair, int rank, uint32_t channel, void *data, uint
     ah_comm_loop()->post(pair->sides[rank].end, &message, 1);
 }
 
-/* Returns the finished channels as bits; all must have succeeded. */
+/* Returns the set of finished channels as bits. Fails the test if one of them failed. */
 static unsigned polled(struct pair *pair, int rank)
 {
     struct ah_comm_done done[CHANNELS];
@@ -96,7 +96,7 @@ TEST(loop, a_send_is_done_when_its_receive_is_posted)
             else
                 post(&pair, 0, 0, from, BYTES);
         }
-        assert_string_equal(to, "first"); /* arrives before any rank polls, the earliest possible moment */
+        assert_string_equal(to, "first"); /* arrives before any rank polls: nothing is earlier */
         assert_int_equal(polled(&pair, 0), 1);
         assert_int_equal(polled(&pair, 1), 1);
     }
@@ -121,7 +121,7 @@ TEST(loop, a_posted_receive_may_be_full_of_poison)
 }
 
 /* Sends on both channels of rank 0 and waits for both ranks. Returns the channel that rank 1 completes first; 2: both
- * together. Counts bytes that arrive before completion in `early`, and bytes that arrive after the posts in `late`. */
+ * together. Adds to `early` the bytes arriving before completion, and to `late` the bytes arriving after the posts. */
 static int race(struct pair *pair, unsigned *early, unsigned *late)
 {
     uint64_t from[2] = {1, 2}, to[2] = {0, 0};
@@ -191,7 +191,7 @@ TEST(loop, a_serial_world_that_deadlocks_is_told)
     post(&pair, 0, 1, data[1], BYTES);
     assert_int_equal(polled(&pair, 0), 0);
     assert_int_equal(ah_comm_loop()->fault(pair.sides[0].end, &rank, &why), AH_OK);
-    post(&pair, 1, 1, data[2], BYTES); /* before channel 0, which rank 0 waits for */
+    post(&pair, 1, 1, data[2], BYTES); /* posted before the message of channel 0, for which rank 0 waits */
     for (int i = 0; i < 2; i++)
         assert_int_equal(ah_comm_loop()->fault(pair.sides[i].end, &rank, &why), AH_E_PEER);
     assert_int_equal(rank, 0);
@@ -215,7 +215,7 @@ TEST(loop, a_serial_world_moves_a_group_together)
     assert_string_equal(data[1], "b");
     assert_string_equal(data[3], "a");
 
-    struct ah_error why = {0}; /* each rank posts its send first and by itself: a deadlock */
+    struct ah_error why = {0}; /* each rank posts its send first and alone: a deadlock */
     uint32_t rank = 9;
     const struct ah_comm_message alone[] = {{0, false, data[0], 1}, {2, false, data[1], 1}};
     ah_comm_loop()->post(pair.sides[0].end, &alone[0], 1);
@@ -261,7 +261,7 @@ static void *send_all(void *context)
     return NULL;
 }
 
-/* Revokes the world `after_us` into a large copy. Returns true if the copy was still running. */
+/* Revokes the world `after_us` after a large copy began. Returns true if the copy was still running. */
 static bool revoke_beside(unsigned char *from, unsigned char *to, uint64_t after_us)
 {
     struct pair pair;
@@ -278,7 +278,7 @@ static bool revoke_beside(unsigned char *from, unsigned char *to, uint64_t after
     ah_comm_loop()->revoke(pair.sides[1].end, &why);
     while (ah_comm_loop()->poll(pair.sides[1].end, &done, 1) == 0)
         is_middle = true;
-    memset(to, 0, MOST); /* after this, nothing writes to `to` any more */
+    memset(to, 0, MOST); /* from here on, nothing writes to `to` */
     pthread_join(thread, NULL);
     for (size_t i = 0; i < MOST; i += 4096)
         assert_int_equal(to[i], 0);
@@ -316,8 +316,8 @@ static void *send_both(void *context)
     return NULL;
 }
 
-/* Rank 1 has posted both receives. During the first copy, before the second message begins, it posts its next group.
- * Returns true if no message was done by then. */
+/* Rank 1 has posted both receives. It posts its next group during the first copy, before the second message begins.
+ * Returns true if no message was done at that moment. */
 static bool post_beside(unsigned char *from, unsigned char *to, uint64_t after_us)
 {
     struct pair pair;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A ring of ranks with two channels each way between neighbours, and a thread for each end of each channel. Channel and
- * number of a message determine its size and bytes, so the test notices a message out of order.
+ * Tests a ring of ranks. Neighbours have two channels each way, and each end of a channel has a thread. The size and
+ * bytes of a message depend on its channel and number, so the test notices a message out of order.
  */
 #include "tests/unit/comm_loop/world.h"
 
@@ -12,9 +12,9 @@ enum { RANKS = 4, MESSAGES = 60, MOST_BYTES = 3000 };
 struct mover {
     pthread_t thread;
     struct ah_comm *comm;
-    uint32_t channel, name; /* the name is the same at both ends */
+    uint32_t channel, name; /* both ends of a channel have the same name */
     bool sends;
-    unsigned revokes_at; /* number of the message before which it revokes; 0: never */
+    unsigned revokes_at; /* the rank revokes before this message; 0: never */
     unsigned wrong, moved;
     int rc;
     struct ah_error err;
@@ -47,7 +47,7 @@ static void *move_all(void *context)
         mover->rc = ah_comm_move(mover->comm, mover->channel, data, bytes, &mover->err);
         for (uint64_t k = 0; k < bytes && !mover->sends && !mover->rc; k++)
             mover->wrong += data[k] != byte_of(mover->name, i, k);
-        memset(data, 0xAA, sizeof data); /* after the move, nobody may use the data any more */
+        memset(data, 0xAA, sizeof data); /* after the move, nobody may use the old data */
         mover->moved += !mover->rc;
     }
     return NULL;

@@ -38,21 +38,21 @@ struct world {
 /* Calls `run` for each rank on its own thread and waits for all threads. */
 void world_each(struct world *world, void *(*run)(void *rank));
 
-/* Returns the loop driver, counting posts. `polls`: the driver cannot wait, so the engine polls. */
+/* Returns the loop driver, extended to count posts. If `polls`, the driver cannot wait, so the engine polls. */
 const struct ah_comm_driver *world_driver(bool polls);
 
-/* Opens all ranks; the test fails if one cannot be opened. `driver` NULL means world_driver(false). */
+/* Opens all ranks and fails the test if one cannot be opened. A `driver` of NULL means world_driver(false). */
 void world_open(struct world *world, uint32_t ranks, const struct ah_comm_hub_options *options,
                 const struct ah_comm_driver *driver);
 
-/* world_posts() returns the number of messages posted since the world was opened; world_await_posts() awaits `n`. */
+/* world_posts() returns the number of messages posted since the world was opened. world_await_posts() awaits `n`. */
 unsigned world_posts(void);
 void world_await_posts(unsigned n);
 
-/* Adds a channel at both ranks, with the next free number of each rank. */
+/* Adds a channel to both ranks. Each rank gives the channel its next free number. */
 void world_join(struct world *world, uint32_t from, uint32_t to, uint32_t purpose, uint64_t most_bytes);
 
-/* Sets up the channels; fails the test unless all ranks succeed. */
+/* Sets up the channels of all ranks, and fails the test unless all succeed. */
 void world_agree(struct world *world);
 
 void world_close(struct world *world);

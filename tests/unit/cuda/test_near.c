@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds processors near a GPU, which is on the second of two sockets of 4 cores; 0-3 and 8-11 are on the first socket.
+ * Tests the choice of processors near a GPU. The machine has two sockets of 4 cores. Processors 0-3 and 8-11 are on the
+ * first socket, the GPU is on the second.
  */
 #include "runtime/device/cuda/near.h"
 #include "tests/support/check.h"
@@ -44,9 +45,9 @@ TEST_IN(near, takes_cores_of_its_side, root_make, root_remove)
 {
     const int three[] = {4, 5, 6}, most[] = {4, 5, 6, 7, 12, 13, 14, 15, 0, 1};
     put_machine(*state);
-    struct ah_cuda_near near = find(*state, 0, all, 16); /* four near cores, less the submitter's */
+    struct ah_cuda_near near = find(*state, 0, all, 16); /* four near cores, but one is the submitter's */
     expect(&near, three, 3);
-    near = find(*state, 10, all, 16); /* then second processors, then the far side */
+    near = find(*state, 10, all, 16); /* second processors follow, and last the far side */
     expect(&near, most, 10);
 }
 
@@ -55,7 +56,7 @@ TEST_IN(near, takes_what_it_may, root_make, root_remove)
     static const unsigned some[] = {2, 5, 13, 14};
     const int both[] = {5, 14};
     put_machine(*state);
-    struct ah_cuda_near near = find(*state, 2, some, 4); /* 13 shares the core of 5, 14 does not */
+    struct ah_cuda_near near = find(*state, 2, some, 4); /* 13 is on the same core as 5; 14 is on another */
     expect(&near, both, 2);
     near = find(*state, 0, some, 4);
     expect(&near, both, 1);
@@ -103,10 +104,10 @@ TEST_IN(near, keeps_a_core_for_the_submitter, root_make, root_remove)
     struct ah_cuda_near near = find_beside(*state, 0, 16);
     expect(&near, three, 3);
     assert_int_equal(near.submitter, 7);
-    near = find_beside(*state, 4, 16); /* the submitter gets a far core, no second processor */
+    near = find_beside(*state, 4, 16); /* the submitter gets a far core, not a near core's second processor */
     expect(&near, four, 4);
     assert_int_equal(near.submitter, 0);
-    near = find_beside(*state, 16, 16); /* threads get at most all cores but one */
+    near = find_beside(*state, 16, 16); /* threads get no more than all cores but one */
     expect(&near, seven, 7);
     assert_int_equal(near.submitter, 0);
     near = find_beside(*state, 5, 1); /* there is only one core */

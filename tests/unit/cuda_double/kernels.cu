@@ -76,7 +76,7 @@ static __global__ void votes(unsigned *out)
 {
     const unsigned i = thread_number(), mask = i % 2 ? 0xaaaaaaaau : 0x55555555u;
     unsigned *mine = out + 5 * i;
-    if (i % 2) { /* at the same time as the others, but not with them */
+    if (i % 2) { /* odd lanes vote at the same time as even lanes, but apart */
         mine[0] = __ballot_sync(mask, i % 3 == 0);
         mine[1] = static_cast<unsigned>(__any_sync(mask, i % 32 == 1));
         mine[2] = static_cast<unsigned>(__all_sync(mask, i % 32 != 1));

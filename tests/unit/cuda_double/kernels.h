@@ -22,7 +22,7 @@ struct kernel_case {
     unsigned *out;
 };
 
-/* Writes one word per thread: its place in the grid as a unique number. */
+/* Each thread writes its place in the grid to one word, as a unique number. */
 cudaError_t kernel_places(const struct kernel_case *c);
 
 /* Passes values around the block through shared memory, `rounds` times, and writes each thread's last value. */
@@ -31,25 +31,26 @@ cudaError_t kernel_around(const struct kernel_case *c, unsigned rounds);
 /* Sums thread numbers over each block, by shuffles and static shared memory, and writes one word per block. */
 cudaError_t kernel_block_sums(const struct kernel_case *c);
 
-/* Writes eight words per thread: shuffles of its number, which the test repeats. */
+/* Writes eight words per thread: the results of shuffling its number. The test computes the same shuffles. */
 cudaError_t kernel_shuffles(const struct kernel_case *c, int width);
 
-/* Writes five words per thread: ballot, any, all, sum and equals of numbers mod 3, among lanes of equal parity. */
+/* Writes five words per thread: ballot, any, all, sum and the lanes with an equal number. Votes are on thread numbers
+ * mod 3, among lanes of equal parity. */
 cudaError_t kernel_votes(const struct kernel_case *c);
 
-/* Lanes of equal parity shuffle among themselves, odd and even lanes in different loops; then all lanes meet. */
+/* Lanes shuffle among those of equal parity, odd and even lanes in different loops. Afterwards all lanes meet. */
 cudaError_t kernel_diverges(const struct kernel_case *c);
 
-/* Threads with numbers of `leaves` and above return before the barrier; the other threads count themselves, twice. */
+/* Threads numbered `leaves` and above return before the barrier. The other threads count themselves, twice. */
 cudaError_t kernel_returns_early(const struct kernel_case *c, unsigned leaves);
 
-/* Writes the initial contents of dynamic and static shared memory, two words per thread; then overwrites them. */
+/* Writes two words per thread, the initial contents of dynamic and static shared memory, and then overwrites these. */
 cudaError_t kernel_looks_at_shared(const struct kernel_case *c);
 
-/* Hangs: even threads wait at a barrier; odd threads wait for these lanes. */
+/* Hangs, because even threads wait at a barrier and odd threads wait for the even ones. */
 cudaError_t kernel_sticks(const struct kernel_case *c);
 
-/* Hangs: lane 0 waits for lane 1 only, and lane 1 waits for all lanes. */
+/* Hangs, because lane 0 waits for lane 1 only, but lane 1 waits for all lanes. */
 cudaError_t kernel_disagrees(const struct kernel_case *c);
 
 cudaError_t kernel_traps(const struct kernel_case *c, unsigned thread);
@@ -62,10 +63,10 @@ cudaError_t kernel_counts(const struct kernel_case *c);
 /* Writes `value` to out[0 ... n). */
 cudaError_t kernel_writes(const struct kernel_case *c, unsigned value, unsigned n);
 
-/* Writes results of intrinsics, which the test knows; out has 32 words. */
+/* Writes results of intrinsics for inputs that the test knows. `out` has 32 words. */
 cudaError_t kernel_intrinsics(const struct kernel_case *c);
 
-cudaError_t kernel_allow_shared(size_t bytes); /* allows kernel_looks_at_shared() this much */
+cudaError_t kernel_allow_shared(size_t bytes); /* lets kernel_looks_at_shared() use this much shared memory */
 
 #ifdef __cplusplus
 }

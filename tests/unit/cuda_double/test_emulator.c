@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests thread blocks on the CPU: places, barriers, warp functions, divergence, shared memory and failing blocks.
- * Results that must not depend on which thread runs first are checked in several orders.
+ * Tests thread blocks on the CPU: places, barriers, warp functions, divergence, shared memory and failing blocks. Where
+ * the result must not depend on which thread runs first, a test checks several orders.
  */
 #include "tests/double/cuda/double.h"
 #include "tests/double/cuda/emulator.h"
@@ -100,7 +100,7 @@ static unsigned bits_of(float value)
     return bits;
 }
 
-/* Returns the thread that is lane `from` of thread i's segment of `width` lanes. */
+/* Returns the thread at lane `from` of the segment of `width` lanes containing thread i. */
 static unsigned lane_of(unsigned i, unsigned from, unsigned width)
 {
     return i / width * width + from % width;
@@ -189,7 +189,7 @@ TEST(emulator, barriers_do_not_wait_for_threads_that_returned)
         }
 }
 
-/* Shared memory begins with neither the previous block's values nor zeros. */
+/* Shared memory begins with poison: neither zeros nor the previous block's values. */
 TEST(emulator, shared_memory_begins_poisoned)
 {
     enum { THREADS = 64, BLOCKS = 5 };
@@ -223,11 +223,11 @@ TEST(emulator, atomics_miss_no_thread)
     end(&c);
 }
 
-/* Expected numbers are from CUDA's manual by hand, or computed in double. */
+/* Expected values are worked out by hand from CUDA's manual, or computed in double. */
 TEST(emulator, intrinsics_have_cudas_bits)
 {
     const unsigned expected[] = {
-        0x77225500u, /* selects bytes 0, 5, 2, 7, lowest first */
+        0x77225500u, /* selects bytes 0, 5, 2 and 7, the lowest first */
         0xffffffffu, 3,           0xc0000000u, 3,  8,   31, 4, bits_of(0x1p-11f + 0x1p-24f),
         0x3eaaaaabu, 0x3fb504f3u, 24,          79, 420, 5,  6};
     struct kernel_case c = begin(0, along(1), along(1));
@@ -239,7 +239,7 @@ TEST(emulator, intrinsics_have_cudas_bits)
     end(&c);
 }
 
-/* Expects a broken device and a report with the reason. */
+/* Checks that the kernel broke the device and that the report gives the reason. */
 static void expect_broken(struct kernel_case *c, cudaError_t code, const char *first, const char *second)
 {
     char report[CUDA_DOUBLE_REPORT_MAX];
@@ -276,7 +276,7 @@ TEST(emulator, runs_again_after_a_block_that_was_stuck)
         assert_int_equal(cudaStreamSynchronize(c.stream), cudaErrorLaunchTimeout);
         struct cuda_double settings = cuda_double_default();
         cuda_double_set(&settings);
-        assert_int_equal(kernel_block_sums(&c), cudaSuccess); /* on the same stacks */
+        assert_int_equal(kernel_block_sums(&c), cudaSuccess); /* runs on the same stacks */
         finish(&c);
         assert_int_equal(c.out[0], 64 * 63 / 2);
         end(&c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the PTX machine: divergence, barriers, lanes that act together, tiles, background copies, approximations, and
- * what it must refuse. (device.ptx.* tests that it runs the kernels as their source says.)
+ * Tests the PTX machine: divergence, barriers, lanes acting together, tiles, background copies, approximations, and the
+ * PTX that must be refused. (device.ptx.* tests that it runs the kernels as their source says.)
  */
 #include "tests/double/cuda/ptx/ptx.h"
 #include "tests/support/check.h"
@@ -12,8 +12,8 @@
 
 enum { WORDS = 4096 };
 
-/* An entry with the address of `out` in %rd1, the thread number in %r1, the address of out[thread] in %rd2, and 4 KiB
- * of shared memory; at its end, out[thread] = %r9. */
+/* An entry. It sets %rd1 to the address of `out`, %r1 to the thread number and %rd2 to the address of out[thread]. It
+ * has 4 KiB of shared memory. At its end, it sets out[thread] = %r9. */
 static const char head[] =
     ".version 9.0\n.entry kernel(.param .u64 kernel_param_0)\n{\n"
     ".reg .pred %p<9>;\n.reg .b32 %r<64>;\n.reg .b64 %rd<9>;\n.reg .f32 %f<9>;\n"
@@ -64,7 +64,7 @@ static void check_refuses(const char *body, unsigned threads, const char *words)
 
 TEST(ptx, lanes_part_and_meet)
 {
-    /* Each lane loops as often as its number; then all shuffle. */
+    /* Each lane loops as many times as its number says. Afterwards all lanes shuffle. */
     static const char body[] = "mov.u32 %r9, 0;\nmov.u32 %r10, 0;\nsetp.eq.u32 %p1, %r1, 0;\n@%p1 bra DONE;\n"
                                "ROUND:\nadd.s32 %r9, %r9, %r10;\nadd.s32 %r10, %r10, 1;\n"
                                "setp.lt.u32 %p2, %r10, %r1;\n@%p2 bra ROUND;\n"
@@ -113,7 +113,7 @@ TEST(ptx, lanes_that_never_come)
 TEST(ptx, missing_barriers)
 {
     static const struct {
-        unsigned apart; /* bytes between the words that a thread writes and reads */
+        unsigned apart; /* bytes between the word that a thread writes and the word it reads */
         const char *between, *refusal;
     } cases[] = {{128, "", "no barrier between"},
                  {128, "bar.sync 0;\n", NULL},
@@ -186,7 +186,7 @@ static uint16_t half_of(float value)
     return (uint16_t)(bits >> 16);
 }
 
-/* c = a b in small integers, so exact: a (16, 16) is in words 0 to 127; b (16, 8), column by column, in 128 to 191. */
+/* c = a b in small integers, so exact. a (16, 16) is in words 0 to 127, b (16, 8), by columns, in words 128 to 191. */
 TEST(ptx, tiles)
 {
     /* Lane l loads row l % 16 of a, from column 8 (l / 16) on, and column l % 8 of b, from row 8 (l / 8 % 2) on. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the double of the CUDA runtime: it guarantees the order that CUDA does and no more, counts memory, refuses
- * misuse, and fails where a test asks for it.
+ * Tests the double of the CUDA runtime: it orders work exactly as far as CUDA guarantees, counts memory, refuses
+ * misuse, and fails where a test asks for failure.
  */
 #include "tests/double/cuda/double.h"
 #include "tests/support/check.h"
@@ -96,7 +96,7 @@ TEST_IN(runtime, a_stream_runs_its_work_in_order, set_up, tear_down)
     }
 }
 
-/* A stream that does not wait for another finds memory as it was before. */
+/* A stream reads memory as it was before if it does not wait for the stream that changes it. */
 TEST_IN(runtime, streams_do_not_wait_for_each_other, set_up, tear_down)
 {
     struct scene *s = *state;
@@ -109,7 +109,7 @@ TEST_IN(runtime, streams_do_not_wait_for_each_other, set_up, tear_down)
     assert_int_equal(cudaStreamQuery(s->streams[0]), cudaErrorNotReady);
     assert_int_equal(cudaGetLastError(), cudaErrorNotReady);
     assert_int_equal(cudaStreamSynchronize(s->streams[0]), cudaSuccess);
-    assert_int_equal(s->device[0], 1); /* the copy came after the kernel */
+    assert_int_equal(s->device[0], 1); /* the copy ran after the kernel */
     assert_int_equal(s->device[1], 7);
 }
 
@@ -124,12 +124,12 @@ TEST_IN(runtime, a_stream_waits_for_an_event_as_it_was_recorded, set_up, tear_do
     assert_int_equal(cudaEventRecord(event, s->streams[0]), cudaSuccess);
     assert_int_equal(cudaEventQuery(event), cudaErrorNotReady);
     assert_int_equal(cudaStreamWaitEvent(s->streams[1], event, 0), cudaSuccess);
-    assert_int_equal(cudaEventRecord(event, s->streams[1]), cudaSuccess); /* the wait above stays as it is */
+    assert_int_equal(cudaEventRecord(event, s->streams[1]), cudaSuccess); /* the wait above is unchanged */
     assert_int_equal(cudaEventDestroy(event), cudaSuccess);
     assert_int_equal(write_words(s, s->streams[1], 7), cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(s->streams[1]), cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(s->streams[0]), cudaSuccess);
-    assert_int_equal(s->device[0], 7); /* the kernel came after the copy */
+    assert_int_equal(s->device[0], 7); /* the kernel ran after the copy */
 }
 
 TEST_IN(runtime, events_measure_time, set_up, tear_down)
@@ -213,7 +213,7 @@ static size_t free_now(void)
     return free_bytes;
 }
 
-/* A kernel's code takes memory at its first launch and keeps it; a launch without room for it fails. */
+/* A kernel's code takes memory at its first launch and keeps it. A first launch without room for the code fails. */
 TEST_IN(runtime, code_takes_memory, set_up, tear_down)
 {
     enum { CODE = 1 << 18 };
@@ -255,7 +255,7 @@ TEST_IN(runtime, refuses_copies_of_the_wrong_memory, set_up, tear_down)
     expect_misuse(2, "to memory that reaches over the end");
     assert_int_equal(copy_up(s, gone, s->pinned, 16), cudaErrorInvalidValue);
     expect_misuse(3, "to memory that was freed");
-    assert_int_equal(cudaMemcpy(s->device, plain, 16, cudaMemcpyHostToDevice), cudaSuccess); /* this waits */
+    assert_int_equal(cudaMemcpy(s->device, plain, 16, cudaMemcpyHostToDevice), cudaSuccess); /* waits */
     assert_int_equal(cudaMemsetAsync(s->pinned, 0, 16, s->streams[0]), cudaErrorInvalidValue);
     expect_misuse(4, "to pinned memory");
 }
@@ -299,7 +299,7 @@ TEST_IN(runtime, refuses_events_and_streams_that_are_none, set_up, tear_down)
     assert_int_equal(cudaStreamSynchronize(stream), cudaErrorInvalidResourceHandle);
 }
 
-/* A launch runs on the current device, and an event belongs to the device where it was made. */
+/* A launch runs on the current device. An event belongs to the device on which it was created. */
 TEST_IN(runtime, refuses_streams_of_another_device, set_up, tear_down)
 {
     struct scene *s = *state;
@@ -344,7 +344,7 @@ TEST_IN(runtime, refuses_launches_beyond_the_hardware, set_up, tear_down)
     assert_int_equal(cudaStreamSynchronize(s->streams[0]), cudaSuccess);
 }
 
-/* A first launch loads the kernel's code, which may wait for the stream. So may calls that allocate memory. */
+/* A first launch loads the kernel's code, and that may wait for the stream. So may calls that allocate memory. */
 TEST_IN(runtime, refuses_a_first_launch_while_a_stream_waits_for_the_host, set_up, tear_down)
 {
     struct scene *s = *state;
@@ -379,7 +379,7 @@ TEST_IN(runtime, fails_the_call_that_it_is_told_to, set_up, tear_down)
 {
     struct scene *s = *state;
     void *place = NULL;
-    be(0); /* counts calls from here on */
+    be(0); /* counting of calls starts here */
     cuda_double_fail("cudaMalloc", 2, cudaErrorMemoryAllocation);
     cuda_double_fail("cudaLaunchKernel", 1, cudaErrorLaunchOutOfResources);
     assert_int_equal(cudaMalloc(&place, 16), cudaSuccess);
@@ -397,7 +397,7 @@ TEST_IN(runtime, fails_the_call_that_it_is_told_to, set_up, tear_down)
     assert_int_equal(cudaStreamSynchronize(s->streams[0]), cudaErrorUnknown);
 }
 
-/* Every call to a broken device returns the error that broke it, and no call waits for its streams. */
+/* Every call to a broken device returns the error that broke it. No call waits for the device's streams. */
 TEST_IN(runtime, a_broken_device_stays_so, set_up, tear_down)
 {
     struct scene *s = *state;
@@ -412,7 +412,7 @@ TEST_IN(runtime, a_broken_device_stays_so, set_up, tear_down)
     assert_int_equal(cudaStreamSynchronize(s->streams[0]), cudaErrorIllegalAddress);
     assert_int_equal(cudaGetLastError(), cudaErrorIllegalAddress);
     assert_int_equal(cudaEventDestroy(event),
-                     cudaErrorIllegalAddress); /* destroyed nevertheless: tear_down checks */
+                     cudaErrorIllegalAddress); /* destroyed despite the error: tear_down checks */
 }
 
 TEST_IN(runtime, reads_the_environment, set_up, tear_down)

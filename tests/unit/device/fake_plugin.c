@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A plugin whose driver does nothing; each FAKE_* definition makes the plugin wrong in one way.
+ * A plugin whose driver does nothing; compiling with a FAKE_* definition gives the plugin one fault.
  */
 #include "runtime/device/device_plugin.h"
 

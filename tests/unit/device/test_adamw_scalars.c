@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compares the scalars with long double sums, term by term: the weights of a moving average after t steps add up to
- * rest * (1 + beta + ... + beta^(t - 1)).
+ * Compares the scalars with sums computed term by term in long double. The weights of a moving average after t steps
+ * add up to rest * (1 + beta + ... + beta^(t - 1)).
  */
 #include "runtime/device/adamw_scalars.h"
 
@@ -17,7 +17,7 @@ static long double weights(float beta, float rest, uint32_t steps)
     return sum;
 }
 
-/* Checks that `got` was rounded only once: it is off by at most half an ulp, plus a little for the reference. */
+/* Checks that `got` was rounded only once: the error is at most half an ulp, plus a little for the reference. */
 static void check_rounded(const char *what, float got, long double expected)
 {
     float ulp = fabsf(nextafterf(got, INFINITY) - got);
@@ -52,8 +52,8 @@ TEST(adamw_scalars, correct_what_the_average_weighs)
         }
 }
 
-/* A constant gradient is its own corrected average at every step, thanks to fp32 betas. Corrections from the double
- * betas would be off by 1e-5. */
+/* If the gradient is constant, its corrected average equals it at every step, because betas are fp32. Corrections with
+ * the double betas would be off by 1e-5. */
 TEST(adamw_scalars, give_a_constant_gradient_back)
 {
     struct ah_adamw_settings settings = {.lr = 1, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 0};

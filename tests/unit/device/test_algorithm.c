@@ -26,7 +26,7 @@ static void check_strides(enum ah_matmul_form form, uint64_t a, uint64_t b)
     assert_int_equal(entry.a_stride, a);
     assert_int_equal(entry.b_stride, b);
     assert_int_equal(entry.c_stride, 8);
-    op.arg[1].row_stride = a; /* dense, given explicitly */
+    op.arg[1].row_stride = a; /* the stride of dense rows, given explicitly */
     struct ah_algorithm same;
     assert_true(ah_device_algorithm_entry(&op, &same));
     assert_true(ah_algorithm_same_product(&entry, &same));
@@ -99,7 +99,7 @@ TEST(algorithm, words_come_back)
     ah_arena_release(&arena);
 }
 
-/* The digest covers library and choice, but no times. */
+/* The digest covers the library and the choices, but no times. */
 TEST(algorithm, digest_is_of_what_decides_bits)
 {
     struct ah_metric *us = (struct ah_metric *)(uintptr_t)8;

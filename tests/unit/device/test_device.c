@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the checks that all devices share, with a driver that records the calls that reach it.
+ * Tests the checks shared by all devices. The driver records the calls that reach it.
  */
 #include "runtime/device/device.h"
 
@@ -16,7 +16,7 @@ struct noted {
     uint64_t prepare_bytes; /* bytes that prepare adds to the reserve */
     struct ah_op last;
     int wait_rc, submit_rc;
-    unsigned calls; /* number of calls of submit */
+    unsigned calls; /* number of calls to submit() */
 };
 
 static struct noted noted;
@@ -76,7 +76,7 @@ static uint64_t noted_done(struct ah_device *device, uint32_t lane)
     return device->submitted[lane];
 }
 
-/* Returns spans of the last 3 ops only. */
+/* Returns spans of the last 3 ops; older spans are lost. */
 static size_t noted_spans(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
                           size_t max)
 {
@@ -161,7 +161,7 @@ TEST(device, refuses_another_build)
     assert_null(device);
 }
 
-/* The bytes of open, prepare and reserve together must be within the bound; nothing beyond it is allocated. */
+/* The bytes of open, prepare and reserve together must be within the bound. No memory beyond the bound is allocated. */
 TEST(device, keeps_to_the_memory_given)
 {
     struct ah_error err = {0};
@@ -187,7 +187,7 @@ TEST(device, keeps_to_the_memory_given)
     CHECK_FAILS(ah_device_prepare(device, &op, 1, &err), err, AH_E_CAPACITY, "exceed");
 }
 
-/* The pairs of arenas that each lane can copy between. */
+/* Lists the pairs of arenas between which each lane can copy. */
 TEST(device, keeps_lanes_in_reach)
 {
     enum { D = AH_ARENA_DEVICE, H = AH_ARENA_PINNED, P = AH_ARENA_PAGEABLE };
@@ -213,7 +213,7 @@ TEST(device, keeps_lanes_in_reach)
     assert_int_equal(noted.submits, 5);
 }
 
-/* Adding a lane does not change the layout that today's plugins know. */
+/* Adding a lane keeps the layout with which existing plugins were built. */
 TEST(device, has_room_for_more_lanes)
 {
     assert_int_equal(sizeof((struct ah_device){0}.submitted), 16 * sizeof(uint64_t));
@@ -278,7 +278,7 @@ TEST(device, waits_for_the_past_only)
     CHECK_OK(ah_device_submit(device, &submission, 1, &ticket, &err), err);
     submission.n_waits = AH_DEVICE_WAITS_MAX + 1;
     CHECK_FAILS(ah_device_submit(device, &submission, 1, &ticket, &err), err, AH_E_USAGE, "9 waits");
-    waits[0].lane = AH_LANE_SEND; /* exists only on devices with message lanes */
+    waits[0].lane = AH_LANE_SEND; /* this lane exists only on devices that send messages */
     submission.n_waits = 1;
     CHECK_FAILS(ah_device_submit(device, &submission, 1, &ticket, &err), err, AH_E_USAGE, "lane 'send'");
     waits[0].lane = AH_DEVICE_LANES_ALL;
@@ -289,7 +289,7 @@ TEST(device, waits_for_the_past_only)
     CHECK_FAILS(ah_device_wait(device, AH_DEVICE_LANES, 0, &err), err, AH_E_USAGE, "never given");
 }
 
-/* In one array, an op may wait for earlier ops of the array. All waits are checked before any op is queued. */
+/* An op may wait for earlier ops of its array. All waits of the array are checked before any op is queued. */
 TEST(device, queues_arrays_whole)
 {
     struct ah_error err = {0};
@@ -304,7 +304,7 @@ TEST(device, queues_arrays_whole)
         {.lane = AH_LANE_H2D, .op = &up, .waits = &waits[1], .n_waits = 1},
     };
     uint64_t tickets[4] = {0};
-    waits[1].ticket = 2; /* the compute lane has one op only */
+    waits[1].ticket = 2; /* the compute lane has only one op */
     CHECK_FAILS(ah_device_submit(device, submissions, 4, tickets, &err), err, AH_E_USAGE,
                 "submission 4 of 4: op 'copy': waits for ticket 2 of lane 'compute'");
     waits[1].ticket = 1;
@@ -341,7 +341,7 @@ TEST(device, waits_for_any_that_was_given)
     assert_int_equal(met, 1);
 }
 
-/* Each reader gets each span once, or counts it as lost. */
+/* Each reader either gets a span once or counts it as lost. */
 TEST(device, counts_spans_that_were_lost)
 {
     struct ah_error err = {0};

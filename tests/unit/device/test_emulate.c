@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the throttle that makes one machine emulate another: it keeps the target's ratios, worked out by hand.
+ * Tests the throttle with which one machine emulates another. It has the target's ratios, worked out by hand.
  */
 #include "runtime/device/emulate.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests extents of every operand against hand-written numbers, for one op of each kind with distinct primes as sizes,
- * and the rules of ah_op_check().
+ * Tests the extents of every operand against hand-written numbers, for one op of each kind. Sizes are distinct primes.
+ * Also tests the rules of ah_op_check().
  */
 #include "runtime/device/op.h"
 
@@ -15,7 +15,7 @@ enum { SPACING = 1 << 20 };
 struct expected {
     const char *name;
     enum ah_role role;
-    uint64_t bytes; /* 0: absent */
+    uint64_t bytes; /* 0: the operand is absent */
 };
 
 struct row {
@@ -160,7 +160,7 @@ TEST(op, covers_what_it_says)
             fail_msg("no row for op '%s'", ah_op_name((enum ah_op_kind)kind));
 }
 
-/* Puts each operand at the last offset where it fits, and one element further, where it does not. */
+/* An operand is accepted at the last offset where it fits, and refused one element further. */
 TEST(op, ends_where_its_arena_ends)
 {
     struct ah_error err = {0};
@@ -210,7 +210,7 @@ static struct ah_op without(struct ah_op op, size_t i)
     return op;
 }
 
-/* Any of dx, dgain, dbias may be absent, but not all; scratch is present only if sums over rows need it. */
+/* Any of dx, dgain and dbias may be absent, but not all three. Scratch is present only if the op sums over rows. */
 TEST(op, norm_backward_leaves_out_what_is_frozen)
 {
     struct ah_error err = {0};
@@ -271,7 +271,7 @@ TEST(op, padding_is_a_token_of_a_backward)
     CHECK_FAILS(ah_op_check(&gather, arenas, &err), err, AH_E_USAGE, "an op without backward");
 }
 
-/* Without positions, row r has position r % seq, which must be in the table for every r. */
+/* Without given positions, row r has position r % seq. Every such position must be in the table. */
 TEST(op, counts_positions_or_is_given_them)
 {
     struct ah_error err = {0};
@@ -312,7 +312,8 @@ TEST(op, adamw_keeps_to_the_random_numbers_names)
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'adamw': block is 2^16 or more");
 }
 
-/* By hand: inputs count once, outputs once, in-out operands twice; tables count used rows only, packed rows no gaps. */
+/* Traffic, worked out by hand. Inputs and outputs count once, in-out operands twice. A table counts only its used rows,
+ * and packed rows count without gaps. */
 TEST(op, moves_each_operand_once)
 {
     static const struct {
@@ -479,7 +480,7 @@ TEST(op, works_in_place_where_it_may)
     struct ah_error err = {0};
     struct ah_op op = spread(row_of(AH_OP_ADD));
     op.arg[2].offset_bytes = op.arg[0].offset_bytes;
-    CHECK_OK(ah_op_check(&op, arenas, &err), err); /* of add: dst is in place of b, both fp32 */
+    CHECK_OK(ah_op_check(&op, arenas, &err), err); /* `dst` of add is in place of b, and both are fp32 */
     op.arg[2].offset_bytes += 4;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overlaps 'b'");
     op = spread(row_of(AH_OP_ADD));
@@ -491,7 +492,7 @@ TEST(op, works_in_place_where_it_may)
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overlaps 'src'");
 }
 
-/* Puts every output at the offset of every other operand: only the pairs listed in op.h are accepted. */
+/* Puts every output at the offset of every other operand. Only the pairs listed in op.h are accepted. */
 TEST(op, is_in_place_nowhere_else)
 {
     struct ah_error err = {0};
@@ -515,7 +516,7 @@ TEST(op, is_in_place_nowhere_else)
     assert_int_equal(taken, 5);
 }
 
-/* The matrices among the operands of the first row of each kind, by hand. All other operands are dense. */
+/* Lists the matrices among the operands of the first row of each kind, by hand. All other operands are dense. */
 static const struct {
     enum ah_op_kind kind;
     const char *names; /* operands of this shape */
@@ -550,7 +551,7 @@ static bool names_have(const char *names, const char *name)
     return at;
 }
 
-/* Checks every kind of stride for operand j, which has `rows_of` rows of `width` elements. */
+/* Checks every kind of stride for operand j, a matrix with `rows_of` rows of `width` elements. */
 static void check_matrix(const struct row *row, size_t j, uint64_t rows_of, uint64_t width)
 {
     struct ah_error err = {0};
@@ -597,7 +598,7 @@ TEST(op, rows_lie_a_stride_apart)
     assert_int_equal(found, 39);
 }
 
-/* The last row of a matrix may end where its arena ends; no gap is needed behind it. */
+/* The last row of a matrix may end where its arena ends, without a gap behind it. */
 TEST(op, the_last_row_ends_in_its_arena)
 {
     struct ah_error err = {0};
@@ -610,7 +611,7 @@ TEST(op, the_last_row_ends_in_its_arena)
     CHECK_FAILS(ah_op_check(&op, sizes, &err), err, AH_E_CAPACITY, "'src'");
 }
 
-/* In place needs equal strides, not just equal offsets. */
+/* Two operands in place need equal strides as well as equal offsets. */
 TEST(op, in_place_needs_the_same_stride)
 {
     struct ah_error err = {0};
@@ -639,6 +640,6 @@ TEST(op, takes_packed_rows)
     op.arg[1].offset_bytes = 20 * 2;
     op.arg[2].offset_bytes = 31 * 2; /* overlaps the next row of dq */
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overlaps 'dv'");
-    op.arg[2].offset_bytes = (40 + 30) * 2; /* one row further: still fits */
+    op.arg[2].offset_bytes = (40 + 30) * 2; /* one row further, dq is not overlapped */
     CHECK_OK(ah_op_check(&op, arenas, &err), err);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loads correct plugins and plugins with one fault each (extra.cmake builds them and sets AUTOHETE_PLUGIN_DIR).
+ * Tests loading correct plugins, and plugins with one fault each. extra.cmake builds them and sets
+ * AUTOHETE_PLUGIN_DIR.
  */
 #include "runtime/device/device_plugin.h"
 
@@ -47,7 +48,7 @@ TEST(plugin, says_what_is_wrong)
     }
 }
 
-/* A refused plugin stays in memory, because libraries that it loaded may have started threads. */
+/* A refused plugin stays in memory, because libraries loaded with it may have started threads. */
 TEST(plugin, is_never_unmapped)
 {
     struct ah_error err = {0};

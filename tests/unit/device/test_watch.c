@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests what counts as a stall, with a driver whose lanes the test moves by hand and a clock that it advances.
+ * Tests what counts as a stall. The test moves the driver's lanes and the clock by hand.
  */
 #include "runtime/device/watch.h"
 
@@ -13,11 +13,11 @@
 
 enum { PATIENCE_NS = 200 * 1000 * 1000, LOOK_NS = PATIENCE_NS / 16 };
 
-/* A device driven by hand: each call that waits runs `meanwhile` and then returns. */
+/* A device driven by hand. Each call that waits runs `meanwhile` and returns. */
 struct by_hand {
     struct ah_device common;
     _Atomic uint64_t pulse, elsewhere;
-    atomic_bool waits; /* true: the rank waits for other ranks */
+    atomic_bool waits; /* true: the rank is waiting for other ranks */
     atomic_uint told;
     struct ah_error why;
     void (*meanwhile)(void);
@@ -51,7 +51,7 @@ static void hand_drain(struct ah_device *device)
     (void)hand_wait(device, 0, 0, NULL);
 }
 
-/* Compute waits for h2d, whose second op has begun; d2h is idle; the host lane gives a note. */
+/* Reports that compute waits for h2d, whose second op has begun. d2h is idle, and the host lane gives a note. */
 static void hand_head(struct ah_device *device, uint32_t lane, struct ah_device_head *ret_head)
 {
     static const struct ah_device_head heads[AH_DEVICE_LANES] = {
@@ -156,7 +156,7 @@ static void wait_while(struct ah_device *device, void (*meanwhile)(void))
     CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, 0, &err), err);
 }
 
-/* The stall is reported after patience ends, at the latest at the second look after that. */
+/* Lets the patience end. The stall is reported at the second look after that, or earlier. */
 static void lose_patience(void)
 {
     clock_advance(PATIENCE_NS);
@@ -195,7 +195,7 @@ TEST(watch, does_not_tell_while_something_moves)
     struct ah_device *device = open_by_hand(PATIENCE_NS / 1e9);
     wait_while(device, move_for_long);
     assert_int_equal(atomic_load(&hand.told), 0);
-    wait_while(device, lose_patience); /* reports once nothing moves */
+    wait_while(device, lose_patience); /* reports a stall once nothing moves */
     close_by_hand(device);
 }
 
@@ -207,7 +207,7 @@ static void move_elsewhere(void)
     }
 }
 
-/* The stall is reported a quarter of the patience later than for a rank that waits for no other. */
+/* Lets the patience end for a rank waiting for others. Its stall is reported a quarter of the patience later. */
 static void lose_patience_late(void)
 {
     clock_advance(PATIENCE_NS + 3 * LOOK_NS);
@@ -232,7 +232,7 @@ static void pass_some_time(void)
     clock_advance(PATIENCE_NS / 4);
 }
 
-/* The program may be saving, for example. */
+/* While nobody waits, the program may be saving, for example. */
 TEST(watch, does_not_tell_while_nobody_waits)
 {
     struct ah_device *device = open_by_hand(PATIENCE_NS / 1e9);
@@ -244,7 +244,7 @@ TEST(watch, does_not_tell_while_nobody_waits)
     assert_int_equal(atomic_load(&hand.told), 0);
 }
 
-/* A wait that ends is progress, even if no op completed meanwhile. */
+/* The end of a wait counts as progress, even if no op completed meanwhile. */
 TEST(watch, counts_from_the_last_wait)
 {
     struct ah_device *device = open_by_hand(PATIENCE_NS / 1e9);
@@ -254,7 +254,7 @@ TEST(watch, counts_from_the_last_wait)
     assert_int_equal(atomic_load(&hand.told), 0);
 }
 
-/* Stops the process 7 times; each leap of the clock counts as two looks. */
+/* Stops the process 7 times. Each leap of the clock counts as two looks. */
 static void be_stopped(void)
 {
     for (int i = 0; i < 7; i++)

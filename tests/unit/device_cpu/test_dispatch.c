@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests what the CPU device adds: products it refuses, workspace of ops, and time charged to ops on a slowed host lane.
+ * Tests what only the CPU device does: refusing products, workspace of ops, time charged to ops on a slowed host lane.
  */
 #include "runtime/device/device.h"
 
@@ -19,7 +19,7 @@ static struct ah_device *open_device(struct ah_device_throttle throttle)
     return device;
 }
 
-/* alpha must be 1, or 0, which means 1. Other values are refused at prepare and at submit. */
+/* alpha must be 1 or 0, where 0 means 1. Other values are refused at prepare and at submit. */
 TEST(dispatch, matmul_refuses_alpha)
 {
     struct ah_error err = {0};
@@ -38,7 +38,7 @@ TEST(dispatch, matmul_refuses_alpha)
     ah_device_close(device);
 }
 
-/* After prepare, before any arena is allocated, the workspace is known and counts as device memory. */
+/* Prepare determines the workspace, before any arena is allocated. The workspace counts as device memory. */
 TEST(dispatch, workspace_counts_as_device_memory)
 {
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = ARENA};
@@ -78,7 +78,7 @@ static double run_ms(struct ah_device *device, struct ah_op op)
     return (double)(span.end_ns - span.start_ns) * 1e-6;
 }
 
-/* At 2 MB/s an op that moves n bytes takes at least n / 2000 ms, whatever its kind. */
+/* At 2 MB/s, an op moving n bytes takes n / 2000 ms or longer, whatever its kind. */
 TEST(dispatch, a_slowed_host_charges_every_op)
 {
     enum { N = 8000, RATE = 2000000 };
@@ -99,7 +99,7 @@ TEST(dispatch, a_slowed_host_charges_every_op)
         if (op.kind != AH_OP_FILL)
             op.arg[1] = (struct ah_ref){AH_ARENA_PAGEABLE, AH_FP32, ARENA / 2, 0};
         double ms = run_ms(device, op), least = (double)rows[i].bytes * 1e3 / RATE;
-        if (ms < least - 0.25) /* an op makes up for the previous op's late sleep */
+        if (ms < least - 0.25) /* an op may be shorter if the previous op slept too long */
             fail_msg("op '%s' took %.2f ms, at least %.2f were due", ah_op_name(op.kind), ms, least);
     }
     ah_device_close(device);

@@ -7,7 +7,7 @@
 #include "base/threads.h"
 #include "tests/support/check.h"
 
-/* A machine whose processors are numbered from 10, with up to 2 threads per core. */
+/* A machine with up to 2 threads per core. Its processors are numbered from 10. */
 struct machine {
     struct ah_topology topology;
     int cpus[16];
@@ -28,7 +28,7 @@ static const struct ah_topology *make(struct machine *machine, unsigned cpus, un
     return &machine->topology;
 }
 
-/* Rows of the table in placement.h, and explicit requests. */
+/* Tests the rows of the table in placement.h, and explicit requests. */
 TEST(placement, follows_its_table)
 {
     static const struct {
@@ -76,7 +76,7 @@ TEST(placement, never_shares_compute_cores_by_default)
         }
 }
 
-/* With a quota of 4 processors on 16 cores, the kernel would only stop additional threads in turn. */
+/* The machine has 16 cores and a quota of 4 processors. The kernel would only pause any additional threads. */
 TEST(placement, keeps_to_a_quota)
 {
     struct ah_placement placement;

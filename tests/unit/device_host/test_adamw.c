@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests AdamW against a double-precision reference, and against the sequence of adamw.h for one element, in which
- * volatile keeps the compiler from fusing or reordering; on every instruction set of this processor.
+ * Tests AdamW on every instruction set of this processor, against a double-precision reference and against the sequence
+ * of adamw.h for one element. In that sequence, volatile keeps the compiler from fusing or reordering.
  */
 #include "runtime/device/host/adamw.h"
 
@@ -17,7 +17,7 @@
 
 enum { N = 400, STEPS = 100, NO_WEIGHT = 2, GUARD = 0x5a };
 
-/* Room for any of the types; bf16 arrays use its first half. */
+/* Arrays with room for any of the types. A bf16 array uses only the first half. */
 struct set {
     float master[N], m[N], v[N], gradient[N], weight[N];
 };
@@ -155,7 +155,7 @@ static void same_set(const char *what, const struct set *a, const struct set *b,
     same_array(text, a->weight, b->weight, kind.weight == AH_BF16 ? AH_BF16 : AH_FP32);
 }
 
-/* Fills with random bits: normal numbers, denormals, infinities and NaNs; one in four from the edges of the range. */
+/* Fills with random bits: normal numbers, denormals, infinities, NaNs. One in four is from the edges of the range. */
 static void fill_bits(struct set *s, uint64_t *random)
 {
     static const uint32_t edges[] = {0x00000000, 0x80000000, 0x00000001, 0x007fffff, 0x00800000, 0x7f7fffff,
@@ -205,7 +205,7 @@ TEST(adamw, equals_the_written_sequence)
         }
 }
 
-/* Sizes 1 to 70 at every offset in a vector; nothing outside the range may change. */
+/* Tests sizes 1 to 70 at every offset in a vector. Nothing outside the range may change. */
 TEST(adamw, small_sizes_and_odd_offsets)
 {
     uint64_t random = check_seed(42);
@@ -228,7 +228,7 @@ TEST(adamw, small_sizes_and_odd_offsets)
             }
 }
 
-/* Arrays that start between cache lines, each at a different place. */
+/* Each array starts at a different place between cache lines. */
 TEST(adamw, arrays_at_any_alignment)
 {
     uint64_t random = check_seed(43);
@@ -277,7 +277,7 @@ TEST(adamw, any_split_gives_the_same_bits)
         }
 }
 
-/* A tile of a block, with its arrays indexed from 0, rounds as the whole block would. */
+/* A tile, with its arrays indexed from 0, rounds as if the whole block were updated. */
 TEST(adamw, a_tile_keeps_its_place_in_the_block)
 {
     uint64_t random = check_seed(45);
@@ -302,7 +302,7 @@ struct reference {
     double p, m, v;
 };
 
-/* torch.optim.AdamW in double: decay first, then the corrected step. */
+/* Updates as torch.optim.AdamW does, in double: decay comes first, and the corrected step second. */
 static void reference_step(struct reference *r, double g, const struct ah_adamw_settings *s)
 {
     const double beta1 = s->beta1, beta2 = s->beta2;
@@ -336,7 +336,7 @@ TEST(adamw, follows_the_double_reference_for_100_steps)
             struct ah_adamw_arrays a = arrays_of(&s, (struct variant){AH_FP32, AH_FP32, NO_WEIGHT});
             ah_adamw_run(isa, &a, &scalars, 0, N);
         }
-        /* A step rounds p once, by half an ulp of a p below 1, so at worst 2^-25 * 100 in all. */
+        /* A step rounds p once. The error is half an ulp of a p below 1, so 100 steps err by at most 2^-25 * 100. */
         for (int i = 0; i < N; i++) {
             if (fabs((double)s.master[i] - r[i].p) > 100 * 0x1p-25)
                 fail_msg("p[%d] = %.9g, reference %.9g", i, (double)s.master[i], r[i].p);
@@ -352,7 +352,7 @@ TEST(adamw, decay_only_where_asked)
     struct ah_adamw_arrays a = arrays_of(&s, (struct variant){AH_FP32, AH_FP32, NO_WEIGHT});
     a.decay = false;
     ah_adamw_run(AH_ISA_PORTABLE, &a, &plain, 0, 1);
-    assert_true(s.master[0] == 2.0f); /* unchanged, as there is no gradient and no decay */
+    assert_true(s.master[0] == 2.0f); /* unchanged, because there is neither gradient nor decay */
     a.decay = true;
     ah_adamw_run(AH_ISA_PORTABLE, &a, &plain, 0, 1);
     assert_true(s.master[0] == 2.0f * plain.decay);
@@ -362,7 +362,7 @@ TEST(adamw, decay_only_where_asked)
 TEST(adamw, stochastic_rounding_is_unbiased)
 {
     struct ah_adamw_scalars s = plain;
-    const float exact = 1.0f + 0x1p-7f * 0.3f; /* bf16 neighbours: 1 and 1 + 2^-7 */
+    const float exact = 1.0f + 0x1p-7f * 0.3f; /* its bf16 neighbours are 1 and 1 + 2^-7 */
     double sum_m = 0, sum_v = 0, both = 0, draws = 0;
     s.beta1 = s.rest1 = s.beta2 = s.rest2 =
         0.5f; /* m = v = 0.5 * 0 + 0.5 * g (* g): no rounding before the stochastic one */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests clipping by the norm of all gradients: scale and norm by hand; sums that are not finite are refused.
+ * Tests clipping by the norm of all gradients: compares scale and norm with hand calculations, and checks that sums
+ * that are not finite are refused.
  */
 #include "runtime/device/host/clip.h"
 

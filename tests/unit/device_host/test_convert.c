@@ -14,7 +14,7 @@
 
 enum { N = 300, EDGE = 16, WIDTH = 1100, ROWS = 150 };
 
-/* Returns the bf16 nearest to x, which is no NaN, by comparing both neighbours in double. */
+/* Returns the bf16 nearest to x, by comparing both neighbours in double. x is no NaN. */
 static uint16_t nearest_bf16(float x)
 {
     uint32_t bits;
@@ -71,7 +71,7 @@ static void same(const char *what, const void *got, const void *expected, enum a
     }
 }
 
-/* Returns a random part of the N elements, often a small one. */
+/* Returns a random range within the N elements, often a small one. */
 static void any_range(uint64_t *random, uint64_t *ret_begin, uint64_t *ret_end)
 {
     uint64_t most = check_random(random) % 3 ? 70 : N;
@@ -103,7 +103,7 @@ TEST(convert, cast_rounds_to_nearest_even)
     }
 }
 
-/* For all 65536 patterns, widening is exact and narrowing gives the pattern back; NaNs become quiet. */
+/* Widening is exact for all 65536 patterns, and narrowing gives the pattern back. NaNs become quiet. */
 TEST(convert, every_bf16_survives)
 {
     static uint16_t all[1 << 16], back[1 << 16];
@@ -210,7 +210,7 @@ TEST(convert, column_sums_in_any_split)
     }
 }
 
-/* Copies with every alignment of both ends, small and streamed; no byte beyond the ends is written. */
+/* Copies, small and streamed, with every alignment of both ends. No byte outside the copy is written. */
 TEST(convert, copy_at_any_alignment)
 {
     const size_t room = AH_CONVERT_STREAM_BYTES + 4096;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests ops run by the host, with pools of every size: sums in tiles, rows with gaps, supported ops. tests/device
- * checks the values of every op against double precision.
+ * Tests ops that the host runs, with pools of every size: sums in tiles, rows with gaps, and which ops are supported.
+ * tests/device compares the values of every op with double precision.
  */
 #include "runtime/device/host/host.h"
 
@@ -14,7 +14,7 @@
 enum { ARENA = 1 << 20, POOLS = 4 };
 
 struct fixture {
-    struct ah_host hosts[POOLS]; /* with no pool, and with pools of 1 to 3 participants */
+    struct ah_host hosts[POOLS]; /* one host without a pool, and hosts with pools of 1 to 3 participants */
     unsigned char *arena;        /* the pageable arena */
     uint64_t random;
 };
@@ -70,7 +70,7 @@ static double sum(struct fixture *f, struct ah_op op, uint64_t first, uint64_t c
     return total;
 }
 
-/* Tiles that are cut at leaves of the sum, in any way, give the sum of the whole, bit for bit. */
+/* A sum may be cut into tiles at any of its leaves. The tiles give the sum of the whole, bit for bit. */
 TEST_IN(host, tiles_of_a_sum_change_nothing, setup, teardown)
 {
     enum { COUNT = 50 * AH_OP_SUM_LEAF + 77, DATA = 64 };
@@ -95,7 +95,7 @@ TEST_IN(host, tiles_of_a_sum_change_nothing, setup, teardown)
     }
 }
 
-/* Adds columns of one matrix to columns of another; nothing else changes in either. */
+/* Adds columns of one matrix to columns of another. All other elements of both matrices stay unchanged. */
 TEST_IN(host, rows_apart_leave_what_is_between, setup, teardown)
 {
     enum { ROWS = 300, WIDE = 401, WIDTH = 37, FROM = ARENA / 2 };

@@ -24,7 +24,7 @@ static float term(const struct ah_reduce_input *in, uint64_t i)
     return in->kind == AH_REDUCE_SUM_SQUARES ? square : x;
 }
 
-/* Returns the sum of rows [row, row + rows) of one lane of a leaf, by adding the sums of both halves. */
+/* Returns the sum of rows [row, row + rows) of one lane of a leaf, computed as the sum of both halves' sums. */
 static float lane_sum(const struct ah_reduce_input *in, uint64_t leaf, uint64_t lane, uint64_t row,
                       uint64_t rows)
 {
@@ -62,7 +62,7 @@ static void same_double(double got, double expected)
         fail_msg("%a, expected %a", got, expected);
 }
 
-/* Fills with numbers of very different size, so a different order gives a different sum. */
+/* Fills with numbers of very different size, so that a different order of adding gives a different sum. */
 static void fill(void *data, enum ah_dtype dtype, uint64_t n, uint64_t *random)
 {
     for (uint64_t i = 0; i < n; i++) {
@@ -110,7 +110,7 @@ TEST(reduce, infinities_nans_and_denormals)
         assert_true(isnan(ah_reduce_run(isa, NULL, &in, 0.0)));
 }
 
-/* Sums more leaves than a window holds, in any ranges, on any number of threads. */
+/* Sums more leaves than fit a window, in any ranges and on any number of threads. */
 TEST(reduce, threads_and_ranges_change_nothing)
 {
     const uint64_t count = 9000ull * AH_REDUCE_LEAF + 33, leaves = ah_reduce_leaf_count(count);
@@ -146,7 +146,7 @@ TEST(reduce, threads_and_ranges_change_nothing)
     free(data);
 }
 
-/* Pairwise summation of 4096 terms errs by at most 12 rounding errors of the sum of magnitudes. */
+/* Pairwise summation of 4096 terms errs by no more than 12 rounding errors of the sum of magnitudes. */
 TEST(reduce, is_close_to_the_exact_sum)
 {
     static float data[20000];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests with mincore(2) when pages of a region become resident. Huge pages are forbidden, so that single pages count.
+ * Tests which calls make pages of a region resident, with mincore(2). Huge pages are off, so single pages count.
  */
 #include "runtime/device/host/region.h"
 

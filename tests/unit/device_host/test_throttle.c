@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the throttle in simulated time: a lane sleeps exactly, oversleeps, or was idle.
+ * Tests the throttle in simulated time, on a lane whose sleeps are exact or too long, and after the lane was idle.
  */
 #include "runtime/device/host/throttle.h"
 
@@ -8,7 +8,7 @@
 
 #define MS UINT64_C(1000000)
 
-/* Pays for a thousand slices of 64 KiB; each sleep is `late_ns` too long. Returns the time taken. */
+/* Pays for a thousand slices of 64 KiB. Each sleep takes `late_ns` too long. Returns the total time taken. */
 static uint64_t run(struct ah_throttle *throttle, uint64_t now, uint64_t late_ns, unsigned slices_per_op)
 {
     uint64_t begin = now;
@@ -32,7 +32,7 @@ TEST(throttle, makes_up_for_late_sleeps)
     struct ah_throttle throttle = {.work_per_s = 65536e3};
     check_near((double)run(&throttle, 5000 * MS, 100000, 1000) / (double)MS, 1000.1, 1e-4);
     throttle = (struct ah_throttle){.work_per_s = 65536e3};
-    check_near((double)run(&throttle, 5000 * MS, 100000, 1) / (double)MS, 1000.1, 1e-4); /* an op per slice */
+    check_near((double)run(&throttle, 5000 * MS, 100000, 1) / (double)MS, 1000.1, 1e-4); /* 1 slice per op */
 }
 
 TEST(throttle, gives_no_credit_for_idling)

@@ -74,7 +74,7 @@ uint64_t attention_case_width(const struct attention_shape *s, enum attention_pl
     return (uint64_t)(keys ? s->kv_heads : s->heads) * s->head_dim;
 }
 
-/* Puts `n` operands next to each other in the rows of one matrix. */
+/* Places `n` operands side by side in the rows of one matrix. */
 static void put_matrix(struct attention_run *run, const enum attention_place *places, uint64_t n)
 {
     const struct attention_shape *s = &run->data->shape;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention cases for tests that compare a device's ops with straight loops (attention_exact.h). Values and documents
- * are random; the arena is full of NaN, so a read beyond an operand shows.
+ * are random. The arena is filled with NaN, so that reading outside an operand spoils the result.
  *
  *     attention_case_data(&random, &data, &shape, AH_BF16);
  *     attention_case_init(&run, &data, AH_BF16, AH_BF16);
@@ -16,7 +16,7 @@
 #include "runtime/device/op.h"
 #include "tests/unit/device_math/attention_exact.h"
 
-/* Makes random values of this type and the exact results; release both with attention_case_release(). */
+/* Makes random values of this type and their exact results. Release both with attention_case_release(). */
 void attention_case_data(uint64_t *random, struct attention_data *ret_data,
                          const struct attention_shape *shape, enum ah_dtype dtype);
 
@@ -31,7 +31,7 @@ struct attention_run {
     enum ah_dtype others;              /* type of out, dout, dq, dk and dv */
     struct ah_ref refs[PLACES];
     uint64_t bytes;
-    unsigned char *arena; /* aligned to 64; the caller frees it */
+    unsigned char *arena; /* aligned to 64 bytes; the caller frees it */
     struct ah_op forward, backward;
 };
 
@@ -41,7 +41,8 @@ void attention_case_init(struct attention_run *ret_run, const struct attention_d
 /* Returns the number of elements in a row of the operand at `place`. */
 uint64_t attention_case_width(const struct attention_shape *shape, enum attention_place place);
 
-/* Read or write element `i` of the operand at `place`, not counting gaps between rows. */
+/* attention_case_get() reads element `i` of the operand at `place`, attention_case_put() writes it. Gaps are
+ * skipped. */
 double attention_case_get(const struct attention_run *run, enum attention_place place, uint64_t i);
 void attention_case_put(const struct attention_run *run, enum attention_place place, uint64_t i,
                         double value);

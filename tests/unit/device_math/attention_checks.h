@@ -11,7 +11,7 @@
 #include "tests/unit/device_math/attention_case.h"
 
 struct attention_runner {
-    /* Runs forward, then backward, in the arena. Fails the test if anything but their outputs changes. */
+    /* Runs forward and then backward in the arena. Fails the test if anything except their outputs changes. */
     void (*both)(void *context, struct attention_run *run);
     void *context;
     uint64_t *random;
@@ -20,11 +20,11 @@ struct attention_runner {
 /* Checks cases in which q, k and v have one type and all other operands have the other type. */
 void attention_check_both_types(const struct attention_runner *runner);
 
-/* Checks scores of very different size: weights are 0 or 1, and nothing overflows. */
+/* Checks scores of very different size. Weights are 0 or 1, and nothing overflows. */
 void attention_check_large_scores(const struct attention_runner *runner);
 
-/* Checks queries that see one key: the output is the key's v, and the score has no gradient. Most queries see no key in
- * the first tile that their block reads. */
+/* Checks queries that see exactly one key. Their output is that key's v, and the gradient of the score is 0. Most of
+ * the queries see no key in the first tile read by their block. */
 void attention_check_one_key(const struct attention_runner *runner);
 
 #endif

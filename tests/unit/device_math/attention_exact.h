@@ -14,7 +14,7 @@ enum attention_docs { DOCS_NONE, DOCS_ASCENDING, DOCS_ANY, DOCS_OWN, DOCS_TILES 
 struct attention_shape {
     uint32_t batch, seq, heads, kv_heads, head_dim, window;
     enum attention_docs docs;
-    bool packed; /* q, k, v are in one matrix, as are dq, dk, dv; else rows have gaps */
+    bool packed; /* q, k and v are in one matrix, and dq, dk and dv in another; otherwise rows have gaps */
     float size;  /* size of values in q and k; 0 means 1 */
 };
 
@@ -33,7 +33,7 @@ uint64_t attention_exact_rows(const struct attention_shape *shape);
 /* Computes the exact results from the inputs. */
 void attention_exact_solve(struct attention_data *data);
 
-/* Returns the sum of dout * out, which is the loss that has the gradient dout. */
+/* Returns the sum of dout * out. As a loss, this sum has the gradient dout. */
 double attention_exact_loss(const struct attention_data *data);
 
 #endif

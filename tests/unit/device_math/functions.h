@@ -9,7 +9,7 @@
 
 enum function { FUNCTION_EXP, FUNCTION_EXP2, FUNCTION_SIGMOID, FUNCTION_REST, FUNCTION_TAIL, FUNCTIONS };
 
-/* y[i] = f(x[i]) for 16 elements. */
+/* Sets y[i] = f(x[i]) for 16 elements. */
 typedef void function_apply(enum function function, float *y, const float *x);
 
 function_apply functions_portable;

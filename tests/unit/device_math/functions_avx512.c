@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions at level avx512. On other processor families they are in plain C.
+ * The functions at level avx512. On other processor families, the file compiles them as plain C.
  */
 #if defined(__x86_64__)
 #include "runtime/device/host/x16_avx512.h"

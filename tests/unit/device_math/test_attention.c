@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tests attention against simple loops in double: many shapes, both types, every level of this processor, any number of
- * threads. Operands are in an arena full of NaN, so the test notices reads and writes beyond them.
+ * threads. Operands are in an arena filled with NaN, so the test notices reads and writes outside them.
  */
 #include "runtime/device/math/math.h"
 
@@ -49,7 +49,7 @@ static void run_init(struct attention_run *run, const struct attention_data *d, 
     attention_case_init(run, d, dtype, dtype);
 }
 
-/* Runs the op and checks that nothing but its outputs changed. */
+/* Runs the op and checks that only its outputs changed. */
 static void do_op(struct attention_run *run, const struct ah_op *op, enum ah_tile_level level,
                   struct ah_pool *pool)
 {
@@ -197,8 +197,8 @@ TEST_IN(attention, of_one_key_is_its_value, setup, teardown)
         &(struct attention_runner){run_both, &(struct way){f->top, f->pools[2]}, &f->random});
 }
 
-/* A tile that no query of a strip sees is not multiplied, so NaN in a document's k, v and dout reaches no other
- * document. Documents have 64 tokens and begin where tiles begin; each document gets the NaN in turn. */
+/* If no query of a strip sees a tile, the tile is not multiplied. So NaN in one document's k, v and dout reaches no
+ * other document. Documents have 64 tokens and begin where tiles begin. Each document in turn contains the NaN. */
 TEST_IN(attention, skips_what_is_not_seen, setup, teardown)
 {
     const struct attention_shape shape = {1, 256, 2, 1, 32, 0, DOCS_TILES, true, 0};
@@ -228,7 +228,7 @@ TEST_IN(attention, skips_what_is_not_seen, setup, teardown)
         }
 }
 
-/* Whole tiles before the window are not multiplied either. */
+/* Whole tiles before the window are not multiplied. */
 TEST_IN(attention, skips_what_is_before_the_window, setup, teardown)
 {
     const struct attention_shape shape = {1, 320, 1, 1, 16, 33, DOCS_NONE, true, 0};
@@ -240,14 +240,14 @@ TEST_IN(attention, skips_what_is_before_the_window, setup, teardown)
     for (uint64_t i = 0; i < 128 * 16; i++)
         attention_case_put(&run, V, i, NAN);
     do_op(&run, &run.forward, f->top, f->pools[1]);
-    /* The window of query 160 begins where tile 4 begins. */
+    /* The window of query 160 begins at the start of tile 4. */
     for (uint64_t i = 160 * 16; i < 320 * 16; i++)
         assert_true(isfinite(attention_case_get(&run, OUT, i)));
     free(run.arena);
     attention_case_release(&d);
 }
 
-/* All levels that do not multiply pairs give equal bits. At each level, all numbers of threads give equal bits. */
+/* Checks that all levels that do not multiply pairs give equal bits, and that the number of threads changes no bit. */
 static void check_bits(struct fixture *f, const struct attention_data *d, enum ah_dtype dtype)
 {
     struct attention_run reference = {0}, run;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests exponentials and functions built from them: errors over all of fp32 against double, equal bits at every level.
+ * Tests exponentials and the functions built from them. Their errors, over all of fp32, are measured against double.
+ * Every level must give equal bits.
  */
 #include "base/isa.h"
 #include "runtime/device/math/math_log.h"
@@ -21,7 +22,7 @@ static float of_bits(uint32_t bits)
     return value;
 }
 
-/* Returns |y - exact| in units of the last place of `exact`. */
+/* Returns |y - exact| in ulps of `exact`. */
 static double ulps(float y, double exact)
 {
     const double size = fabs(exact) < (double)FLT_MIN ? (double)FLT_MIN : fabs(exact);
@@ -46,7 +47,7 @@ static double exact_of(enum function function, double x)
     return erfc(fabs(x) / sqrt(2)) / 2;
 }
 
-/* Promised errors in ulp, for exact results of at least `least`. For smaller results, 0 <= y <= `least`. */
+/* Promised errors in ulp, where the exact result is `least` or more. Where it is smaller, 0 <= y <= `least`. */
 static const struct {
     double ulp;
     double per_square; /* added error per x^2, for the normal tail */
@@ -108,7 +109,7 @@ TEST(functions, are_as_exact_as_they_say_at_every_level)
     }
 }
 
-/* Tests positive and negative arguments of ordinary size, which few bit patterns have. */
+/* Arguments of ordinary size, positive and negative, are tested here because few bit patterns have such a size. */
 TEST(functions, are_exact_where_arguments_are)
 {
     uint64_t random = check_seed(17);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests that a workspace has the memory that all threads need for each prepared op, and no more.
+ * Tests that a workspace is exactly as large as all threads together need for the prepared ops.
  */
 #include "runtime/device/math/workspace.h"
 
@@ -24,7 +24,7 @@ TEST(workspace, is_for_attention_only)
     }
 }
 
-/* Scores are never stored: forward needs the same for any sequence, backward needs room for dk and dv. */
+/* Scores are never stored. So forward needs equal room for any sequence, and backward needs room for dk and dv. */
 TEST(workspace, grows_with_the_sequence_no_faster_than_a_head)
 {
     const struct ah_op shorter = attention(AH_OP_ATTENTION, 1000, 64),
@@ -49,7 +49,7 @@ TEST(workspace, holds_all_that_was_prepared)
         for (size_t before = 0; before <= i; before++)
             assert_true(ah_workspace_holds(&workspace, &ops[before]));
     }
-    /* Room for three threads is not enough for four. */
+    /* Room for three threads is too small for four. */
     workspace.threads = 4;
     assert_false(ah_workspace_holds(&workspace, &ops[1]));
     ah_workspace_release(&workspace);

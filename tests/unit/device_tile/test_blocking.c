@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests blockings of random shapes: the parts cover the product once, a thread's share fits its caches, and choices
- * that change bits do not depend on the number of threads.
+ * Tests blockings of random shapes: the parts cover each element of the product once, and a thread's share fits its
+ * caches. Choices that change bits must not depend on the number of threads.
  */
 #include "runtime/device/tile/blocking.h"
 
@@ -38,7 +38,7 @@ static void check_shape(const struct ah_matmul_shape *shape, enum ah_tile_level 
     assert_int_equal(blocking.step_k, alone.step_k);
 }
 
-/* Shapes that are large in every direction, for which few units keep their sums. */
+/* The shapes are large in every direction, so few units keep their sums. */
 TEST(blocking, covers_large_shapes)
 {
     for (uint64_t m = 2048; m <= 1 << 18; m += m / 3)
@@ -75,7 +75,7 @@ TEST(blocking, leaves_units_for_every_thread)
     }
 }
 
-/* The bound on memory holds for all processors, so that a plan made on one processor runs on any other. */
+/* The bound on memory holds for every processor, because a plan made on one processor must run on any other. */
 TEST(blocking, counts_the_memory_of_every_level)
 {
     uint64_t random = check_seed(6);

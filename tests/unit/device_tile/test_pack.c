@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests packing against the definition of the layouts, word by word: whole blocks and edges, both types, both
- * orientations, with a stride, for every kind of words and instruction set here. The matrix ends where its memory ends,
- * so a sanitizer sees reads beyond it.
+ * Compares packing, word by word, with the definition of the layouts. Tests whole blocks and edges, both types, both
+ * orientations and a stride, with every kind of words and every instruction set of this processor. The matrix ends
+ * where its memory ends, so a sanitizer notices reads beyond the matrix.
  */
 #include "runtime/device/tile/pack.h"
 
@@ -20,7 +20,7 @@ enum {
     OTHER_SIZES = sizeof other_sizes / sizeof other_sizes[0]
 };
 
-/* Returns the element's bits in the upper part of an fp32 word; 0 if the matrix does not have this element. */
+/* Returns the element's bits in the upper part of an fp32 word, or 0 outside the matrix. */
 static uint32_t element(const struct ah_pack_matrix *matrix, uint64_t k, uint64_t other)
 {
     uint64_t at = matrix->k_in_rows ? k * matrix->stride + other : other * matrix->stride + k;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests kernels against the order of operations in tile.h, bit for bit, with fmaf(): random numbers of many sizes, also
- * denormal, in one step and in several steps. Also tests stores of every width.
+ * Compares kernels, bit for bit, with fmaf() in the order of operations in tile.h. The numbers are random, of many
+ * sizes and partly denormal, and products take one step or several. Also tests stores of every width.
  */
 #include "runtime/device/tile/tile.h"
 
@@ -113,7 +113,7 @@ static sum_fn *sum_of(const struct ah_tile_kernel *kernel)
     return strcmp(kernel->name, "amx") == 0 ? sum_amx : sum_dot;
 }
 
-/* Checks a product that adds to `sums`, or replaces them if it `is_first`, with a random number of rows. */
+/* Checks a product with a random number of rows. It replaces `sums` if `is_first`, and otherwise adds to them. */
 static void check_product(struct fixture *f, const struct ah_tile_kernel *kernel, bool is_first, int low)
 {
     const uint64_t words = 16 * (1 + check_random(&f->random) % (WORDS / 16));
@@ -208,7 +208,7 @@ TEST_IN(tile, stores_every_width, setup, teardown)
     }
 }
 
-/* As in numerics.md: NaNs become quiet and keep sign and upper payload; infinities stay infinities. */
+/* As numerics.md says, NaNs become quiet and keep sign and upper payload. Infinities stay infinities. */
 TEST_IN(tile, stores_what_is_no_number, setup, teardown)
 {
     struct fixture *f = *state;

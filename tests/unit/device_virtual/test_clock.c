@@ -26,7 +26,7 @@ static void check_span(const struct ah_clock_result *result, uint32_t op, double
                  span->start_us, span->finish_us, ready, start, finish);
 }
 
-/* A fetch, a product that needs the fetched data, and another fetch at the same time as the product. */
+/* The graph is a fetch, a product that needs the fetched data, and a second fetch that runs beside the product. */
 TEST(clock, lanes_overlap)
 {
     const double duration[] = {10, 30, 20, 5};
@@ -55,8 +55,8 @@ TEST(clock, lanes_overlap)
     ah_clock_release(&clock);
 }
 
-/* Op 0 runs at full speed until 50; then ops 0 and 2 run at 100 / 125 = 0.8. Op 0 has 50 us of work left and ends at
- * 112.5. By then op 2 has done 50 of its 100, so it ends at 162.5. */
+/* Op 0 runs at full speed until 50. From then on, ops 0 and 2 run at 100 / 125 = 0.8. Op 0 has 50 us of work left and
+ * ends at 112.5. At that time op 2 has done 50 of its 100, so op 2 ends at 162.5. */
 TEST(clock, contention_stretches_ops)
 {
     const struct ah_share_demand demands[] = {{.amount = {75}}, {.amount = {50}}, {.amount = {0}}};
@@ -87,7 +87,7 @@ TEST(clock, contention_stretches_ops)
 }
 
 /* Beside op 1, op 0 runs at 1/4 until 40 and loses 30 us to resource 0. Beside op 2 it runs at 4/5 until 120 and loses
- * 16 us to resource 1. Then it runs by itself. The shorter contention costs more. */
+ * 16 us to resource 1. From 120 on, op 0 runs alone. So the shorter contention costs more. */
 TEST(clock, names_the_resource_that_cost_most)
 {
     const struct ah_share_demand demands[] = {{.amount = {1, 1}}, {.amount = {3, 0}}, {.amount = {0, 0.25}}};
@@ -116,7 +116,7 @@ TEST(clock, names_the_resource_that_cost_most)
     ah_clock_release(&clock);
 }
 
-/* Lane 0 is busy until 10. Ops of lane 1 make op 1 ready at 2, ops 2 and 3 at 1. */
+/* Returns lane 0's order under a rule. It is busy until 10. Ops of lane 1 make op 1 ready at 2, ops 2 and 3 at 1. */
 static void order_under(enum ah_clock_rule rule, uint32_t ret_order[4])
 {
     static const double duration[] = {10, 1, 1, 1, 1, 1};
@@ -156,7 +156,7 @@ TEST(clock, rules_choose_the_order)
     assert_memory_equal(order, by_index, sizeof order);
 }
 
-/* The order that a clock found can be frozen, for the same clock or for another clock. */
+/* The order found by a clock can be frozen, for that clock or for another. */
 TEST(clock, takes_its_own_order)
 {
     const double duration[] = {1, 2, 3, 4};
@@ -182,7 +182,7 @@ TEST(clock, takes_its_own_order)
     ah_clock_release(&clock);
 }
 
-/* Op 1 is first in the frozen order of lane 0 and waits for lane 1; op 0 is ready, but waits for op 1. */
+/* In the frozen order of lane 0, op 1 is first and waits for lane 1. Op 0 is ready, but must wait for op 1. */
 TEST(clock, a_frozen_lane_waits_for_its_next_op)
 {
     const double duration[] = {1, 2, 10};
@@ -205,7 +205,7 @@ TEST(clock, a_frozen_lane_waits_for_its_next_op)
     ah_clock_release(&clock);
 }
 
-/* A chain of zero-duration ops through both lanes takes no time. */
+/* A chain of ops without duration, through both lanes, takes no time. */
 TEST(clock, ops_without_duration_take_no_time)
 {
     const double duration[] = {4, 0, 0, 0, 3};
@@ -238,8 +238,8 @@ TEST(clock, an_empty_graph_ends_at_once)
     ah_clock_release(&clock);
 }
 
-/* Ops on eight lanes with ten different demands: more running sets than the clock remembers. The only resource is
- * always short, so the time taken equals the work done on it. */
+/* Ops on eight lanes have ten different demands, so more sets of ops run together than the clock remembers. The only
+ * resource is always short, so the time taken equals the work done on that resource. */
 TEST(clock, many_running_sets_lose_no_work)
 {
     enum { OPS = 4000, LANES = 8, ROWS = 10 };
@@ -352,7 +352,7 @@ TEST(clock, names_an_op_on_a_cycle)
     ah_clock_release(&clock);
 }
 
-/* Lane 0 sends tiles into a ring of one slot; lane 1 uses the tiles and frees the slot. Op 4 needs no slot. */
+/* Lane 0 sends tiles into a ring of one slot. Lane 1 uses the tiles and frees the slot. Op 4 needs no slot. */
 struct ringed {
     double duration[5];
     uint32_t lane[5];
@@ -398,7 +398,7 @@ TEST(clock, an_op_waits_for_its_place)
     init_ringed(&r);
     run(&clock, &r.graph, &result);
     check_span(&result, 0, 0, 0, 1);
-    check_span(&result, 4, 0, 1, 4); /* overtakes op 2, which waits for a slot */
+    check_span(&result, 4, 0, 1, 4); /* overtakes op 2, because op 2 waits for a slot */
     check_span(&result, 2, 0, 11, 12);
     check_span(&result, 3, 12, 12, 22);
     assert_true(result.spans[0].slot_us == 0 && result.spans[2].slot_us == 11);
@@ -408,7 +408,7 @@ TEST(clock, an_op_waits_for_its_place)
     r.graph.rule = NULL;
     run(&clock, &r.graph, &result);
     check_span(&result, 2, 0, 11, 12);
-    check_span(&result, 4, 0, 12, 15); /* in the frozen order, after op 2 */
+    check_span(&result, 4, 0, 12, 15); /* runs after op 2, in the frozen order */
     ah_clock_release(&clock);
 }
 
@@ -420,7 +420,7 @@ TEST(clock, says_that_a_ring_is_too_small)
     struct ah_error err = {0};
     init_ringed(&r);
     CHECK_OK(ah_clock_reserve(&clock, &r.graph, 1, &err), err);
-    r.dependency[0] = 2; /* the first use waits for both tiles, so both need a slot */
+    r.dependency[0] = 2; /* the first use waits for both tiles, so both tiles need slots at once */
     CHECK_FAILS(
         ah_clock_run(&clock, &r.graph, &result, &err), err, AH_E_FAILED,
         "op 2 on lane 0 can never start: it waits for one of the 1 slots of ring 0, which op 1 on lane 1");
@@ -436,7 +436,7 @@ TEST(clock, says_that_a_ring_is_too_small)
 TEST(clock, refuses_rings_of_several_lanes)
 {
     static const struct {
-        int taker, giver; /* op that also takes or gives a slot; -1: none */
+        int taker, giver; /* another op that takes or gives a slot; -1: none */
         uint8_t ring;
         size_t n_rings;
         const char *text;
@@ -465,7 +465,7 @@ TEST(clock, refuses_rings_of_several_lanes)
     }
 }
 
-/* A valid graph with one number spoiled. */
+/* A valid graph in which one number was spoiled. */
 struct spoiled {
     double duration[2];
     uint32_t lane[2];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the speeds of lanes that share resources against max-min fairness worked out by hand.
+ * Compares the speeds of lanes that share resources with max-min fairness, worked out by hand.
  */
 #include "runtime/device/virtual/share.h"
 #include "tests/support/check.h"
@@ -37,7 +37,7 @@ TEST(share, one_contended_resource_slows_all_alike)
     assert_int_equal(limits[2], AH_SHARE_NONE);
 }
 
-/* The link limits both copies to 0.5; Adam gets the remaining DRAM rate: (100 - 2 * 0.5 * 20) / 90. */
+/* The link limits both copies to 0.5. Adam gets what is left of the DRAM rate: (100 - 2 * 0.5 * 20) / 90. */
 TEST(share, what_one_cannot_use_the_others_get)
 {
     const struct ah_share_demand copy = {.amount = {[DRAM] = 20, [LINK] = 10}};
@@ -53,7 +53,7 @@ TEST(share, what_one_cannot_use_the_others_get)
     assert_int_equal(limits[1], DRAM);
 }
 
-/* As measured when both run: Adam keeps 0.9 of its rate, a copy 0.6. */
+/* The expected numbers are measured: if both run, Adam keeps 0.9 of its rate and a copy 0.6. */
 TEST(share, weights_make_one_give_way_more)
 {
     const struct ah_share_demand adam = {.amount = {[DRAM] = 80}, .weight = 0.9};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests writing config.json: each example model reads back unchanged, and a file of another model is refused.
+ * Tests writing config.json: reading it gives each example model unchanged. A file of another model is refused.
  */
 #include "runtime/model/config.h"
 
@@ -19,7 +19,7 @@ static void parse(struct ah_document *ret_document, const char *text)
              err);
 }
 
-/* Checks that the model prints and reads back unchanged, and that the reader knows every key that was printed. */
+/* Checks that printing and reading the model changes nothing, and that the reader knows every printed key. */
 static void check_example(const char *path)
 {
     struct ah_document model, again;
@@ -90,7 +90,7 @@ TEST(config, says_windows_ropes_and_biases)
         struct ah_buffer out = {0};
         struct ah_error err = {0};
         parse(&model, texts[i]);
-        CHECK_OK(ah_config_print(model.body.model, AH_FP32, &out, &err), err); /* this also reads it back */
+        CHECK_OK(ah_config_print(model.body.model, AH_FP32, &out, &err), err); /* also reads it back */
         ah_buffer_release(&out);
         ah_document_release(&model);
     }

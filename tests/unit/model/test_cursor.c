@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the JSON cursor: text with escapes, walking over containers, and which numbers count as whole.
+ * Tests the JSON cursor: texts with escapes, walks over containers, and which numbers count as whole numbers.
  */
 #include "runtime/model/cursor_internal.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests initial weights: their distribution and pinned bits. tests/tools/weights_oracle.py computes the weights, too.
+ * Tests the distribution and the pinned bits of initial weights. tests/tools/weights_oracle.py also computes them.
  */
 #include "runtime/model/initial.h"
 
@@ -157,8 +157,8 @@ static int compare_floats(const void *a, const void *b)
     return (one > other) - (one < other);
 }
 
-/* Returns the largest distance from the normal distribution function, in units of 1 / sqrt(n). One sample in a thousand
- * exceeds 1.95. Sorts `values`. */
+/* Returns the largest distance of the values' distribution from the normal distribution function, in units of 1 /
+ * sqrt(n). One sample in a thousand exceeds 1.95. Sorts `values`. */
 static double distance(float *values, size_t n, double deviation)
 {
     double most = 0;
@@ -238,7 +238,7 @@ static void check_bits(const char *text, uint64_t seed, struct ah_pool *pool, co
     ah_document_release(&document);
 }
 
-/* The bits are part of the numeric signature: if this fails, runs from a seed can no longer be repeated. */
+/* The bits are part of the numeric signature. If this test fails, runs from a seed can no longer be repeated. */
 TEST(initial, bits_are_pinned)
 {
     struct ah_pool *pool;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the parts of blocks' tensors against rules for all names, and against docs/weights.md, which lists the names.
+ * Compares the parts of blocks' tensors with rules for all names, and with the list of names in docs/weights.md.
  */
 #include "runtime/model/weight_names.h"
 
@@ -92,7 +92,7 @@ TEST(names, know_what_holds_nothing)
     assert_false(ah_names_ignorable(AH_FAMILY_LLAMA, ""));
 }
 
-/* Returns the word in the page's "rows" column: which of q, k, v the part is. */
+/* Returns the word for the page's "rows" column: which of q, k and v the part is. */
 static const char *rows_word(const struct ah_names_part *part, const struct ah_model *model)
 {
     uint64_t query = model->heads * model->head_dim, key = model->kv_heads * model->head_dim;
@@ -115,7 +115,7 @@ static void print_part(const struct ah_model *model, uint64_t block, const struc
                                                   : rows_word(part, model));
 }
 
-/* Prints a family's table: its embedding, one layer, its head with its own projection. */
+/* Prints a family's table of names: the embedding, one layer, and a head with its own projection. */
 static void print_table(const struct ah_model *model, struct ah_buffer *out)
 {
     const uint64_t blocks[] = {0, 1, model->layers + 1};

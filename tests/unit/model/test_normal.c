@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests our logarithm, sine and cosine against the C library's in long double.
+ * Compares our logarithm, sine and cosine with the C library's in long double.
  */
 #include "runtime/model/normal_internal.h"
 #include "tests/support/check.h"
@@ -43,7 +43,7 @@ TEST(normal, sine_and_cosine_are_right)
     uint64_t random = check_seed(2);
     worst = 0;
     for (uint64_t i = 0; i < 400000; i++) {
-        /* borders of eighths of a turn and their neighbours, then random values */
+        /* First the borders of eighths of a turn with their neighbours, and then random values. */
         uint32_t bits = i < 800 ? (uint32_t)((i / 100) << 29) + (uint32_t)(i % 100) - 50
                                 : (uint32_t)check_random(&random);
         long double angle = two_pi * (((long double)bits + 0.5L) * 0x1p-32L);

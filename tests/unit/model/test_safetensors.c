@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads files written byte by byte: valid files, and files with every kind of false claim.
+ * Tests reading files that the test writes byte by byte: valid ones, and ones with every kind of false claim.
  */
 #include "runtime/model/safetensors.h"
 
@@ -88,7 +88,7 @@ static void digest_of(const char *root, const char *header, size_t data_bytes,
     CHECK_OK(ah_safetensors_digest(put_file(root, "x.safetensors", header, data_bytes), ret_text, &err), err);
 }
 
-/* The values depend on where a tensor begins, as byte i of the data is 7 i. */
+/* Byte i of the data is 7 i, so the values depend on where a tensor begins. */
 TEST_IN(safetensors, a_digest_tells_weights_apart, root_make, root_remove)
 {
     static const char *const others[] = {
@@ -388,7 +388,7 @@ TEST_IN(safetensors, refuses_too_many_files, root_make, root_remove)
     ah_buffer_release(&index);
 }
 
-/* As in transformers, the single file wins. */
+/* The single file is preferred, as in transformers. */
 TEST_IN(safetensors, prefers_the_single_file, root_make, root_remove)
 {
     struct ah_safetensors files;
@@ -405,7 +405,7 @@ static const struct ah_safetensors_spec specs[] = {{"z", 2, {2, 3}}, {"a.b", 1, 
 static void write_all(struct ah_safetensors_writer *writer)
 {
     struct ah_error err = {0};
-    const float z[] = {1, 2, 3, 4, 5, 6}, a[] = {-1, 0.5f, 1.00390625f /* between two bf16, to even */};
+    const float z[] = {1, 2, 3, 4, 5, 6}, a[] = {-1, 0.5f, 1.00390625f /* a tie: to even */};
     CHECK_OK(ah_safetensors_write(writer, 0, 4, z + 4, 2, &err), err);
     CHECK_OK(ah_safetensors_write(writer, 1, 0, a, 3, &err), err);
     CHECK_OK(ah_safetensors_write(writer, 0, 0, z, 4, &err), err);
@@ -478,7 +478,7 @@ TEST_IN(safetensors, leaves_no_half_file, root_make, root_remove)
                 "where: cannot be written: No such file");
 }
 
-/* On file systems that can tell, a full disk shows when the file is created. */
+/* A file larger than the disk is refused when it is created, if the file system can tell. */
 TEST_IN(safetensors, sees_a_full_disk_first, root_make, root_remove)
 {
     const struct ah_safetensors_spec huge[] = {{"w", 1, {UINT64_C(1) << 58, 0}}};

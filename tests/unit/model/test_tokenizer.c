@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the bytes of each token that is read from tokenizer.json, for the kinds of vocabulary that are known.
+ * Tests the bytes of each token read from tokenizer.json, for the supported kinds of vocabulary.
  */
 #include "runtime/model/tokenizer.h"
 

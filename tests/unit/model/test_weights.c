@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests saving and loading in pieces: every element once and in order, also for matrices larger than a piece.
+ * Tests saving and loading in pieces. Every element comes once and in order, even if a matrix is larger than a piece.
  * tests/tools/weights_oracle.py tests families, dtypes and damaged files.
  */
 #include "runtime/model/weights.h"
@@ -30,14 +30,14 @@ static void parse(struct ah_document *ret_document, const char *text)
              err);
 }
 
-/* Returns the value of an element: exact even in bf16, and different from its neighbours in rows and columns. */
+/* Returns the value of an element. The value is exact in bf16, and differs from its neighbours in rows and columns. */
 static float value_at(uint64_t block, uint64_t element)
 {
     uint64_t mixed = (element + 1) * UINT64_C(0x9E3779B97F4A7C15) ^ block << 7;
     return (float)(int)(mixed >> 40 & 255) - 128;
 }
 
-/* Gives and checks pieces, which must follow each other. */
+/* Gives and checks pieces. Each piece must begin where the previous one ended. */
 struct walker {
     const struct ah_model *model;
     uint64_t block, element; /* where the next piece must begin, except for padding */
@@ -126,7 +126,7 @@ TEST_IN(weights, come_back_in_pieces, root_make, root_remove)
     ah_document_release(&document);
 }
 
-/* Transposed matrices that span several bands and pieces, and rows longer than a piece. */
+/* Tests transposed matrices spanning several bands and pieces, and rows longer than a piece. */
 TEST_IN(weights, come_back_from_large_matrices, root_make, root_remove)
 {
     static const char wide[] =
@@ -150,7 +150,7 @@ TEST_IN(weights, come_back_from_large_matrices, root_make, root_remove)
     }
 }
 
-/* Reads the file itself, as loading could make the same mistake. Its row c, column r is our row r, column c. */
+/* Reads the file's bytes, because loading could repeat a mistake. Its row c, column r is our row r, column c. */
 TEST_IN(weights, are_transposed_in_files_of_gpt2, root_make, root_remove)
 {
     static const char text[] = "{\"model_type\":\"gpt2\",\"n_embd\":700,\"n_layer\":1,\"n_head\":1,"

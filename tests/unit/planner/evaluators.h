@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A fixture for unit tests that evaluate choices: a model of eight blocks whose compute hides all other work.
+ * A fixture for unit tests that evaluate choices. Its model has eight blocks, and compute hides all other work.
  */
 #ifndef AH_TESTS_UNIT_PLANNER_EVALUATORS_H
 #define AH_TESTS_UNIT_PLANNER_EVALUATORS_H
@@ -11,8 +11,8 @@
 
 enum { BLOCKS = 8 };
 
-/* Compute is so slow that it hides the other lanes, and device updates are free. So choices with equal activations take
- * equally long. */
+/* Compute hides all other lanes, and updates on the device are free. Choices with equal activations have equal
+ * periods. */
 struct fixture {
     struct test_job job;
     struct ah_costs costs;

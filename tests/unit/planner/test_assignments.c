@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests sets of assignments: how many cost at most a limit, counted by hand, and that all of them are tried.
+ * Tests sets of assignments. The number within a limit is counted by hand, and all of them must be tried.
  */
 #include "planner/search/assignments.h"
 
@@ -9,7 +9,7 @@
 /* Every block may use its first two configs. */
 static const uint32_t two_each[BLOCKS] = {3, 3, 3, 3, 3, 3, 3, 3};
 
-/* Returns prices: the first config of a block is free, the second costs the number of the block. */
+/* Returns prices. A block's first config is free, and its second costs as much as the block's number. */
 static struct ah_milp_result prices(uint32_t class_of[BLOCKS], double prices_us[BLOCKS * AH_CONFIGS_MAX])
 {
     for (size_t block = 0; block < BLOCKS; block++) {
@@ -41,10 +41,10 @@ TEST(assignments, are_counted_by_what_they_cost)
     assert_int_equal(count_at(&set, -0.5), 0);
     assert_int_equal(count_at(&set, 0), 2); /* both configs of block 0 are free */
     assert_int_equal(count_at(&set, 1), 4);
-    assert_int_equal(count_at(&set, 3), 10); /* extra costs: 0, 1, 2, 3 or 1 + 2 */
+    assert_int_equal(count_at(&set, 3), 10); /* the extra cost is 0, 1, 2, 3 or 1 + 2 */
     ah_assignments_release(&set);
     CHECK_OK(ah_assignments_init(&set, &vary, NULL, &f.err), f.err);
-    assert_int_equal(count_at(&set, 0), 256); /* without prices, nothing exceeds the limit */
+    assert_int_equal(count_at(&set, 0), 256); /* without prices, no assignment exceeds the limit */
     ah_assignments_release(&set);
     teardown(&f);
 }

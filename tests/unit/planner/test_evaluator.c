@@ -28,7 +28,8 @@ TEST(evaluator, prefers_the_shorter_period)
     teardown(&f);
 }
 
-/* Among choices with equal periods, less host memory wins, then configs that come first. Tries them in both orders. */
+/* If two choices have equal periods, the one with less host memory wins. If that is also equal, the configs that come
+ * first win. Each pair is tried in both orders. */
 TEST(evaluator, breaks_ties)
 {
     for (int turn = 0; turn < 2; turn++) {
@@ -63,18 +64,18 @@ TEST(evaluator, tries_nothing_twice)
     assert_int_equal(try_it(&f), AH_EVALUATOR_SEEN);
     assert_true(f.evaluator.last.period_us == period);
     assert_int_equal(f.evaluator.evaluations, evaluations);
-    f.knobs.send_behind++; /* no effect: nothing is sent */
+    f.knobs.send_behind++; /* has no effect, because nothing is sent */
     assert_int_equal(try_it(&f), AH_EVALUATOR_SEEN);
     f.configs[2].optimizer = AH_OPTIMIZER_HOST;
     assert_int_not_equal(try_it(&f), AH_EVALUATOR_SEEN);
     f.knobs.send_behind++;
     assert_int_not_equal(try_it(&f), AH_EVALUATOR_SEEN);
-    f.knobs.fetch_ahead++; /* no effect: no weights are fetched */
+    f.knobs.fetch_ahead++; /* has no effect, because no weights are fetched */
     assert_int_equal(try_it(&f), AH_EVALUATOR_SEEN);
     teardown(&f);
 }
 
-/* If a choice is only known to be slower than one limit, it is evaluated once more for a higher limit. */
+/* A choice may be known only as slower than some limit. If so, it is evaluated once more for a higher limit. */
 TEST(evaluator, knows_periods_as_far_as_it_was_asked)
 {
     struct fixture f;
@@ -86,7 +87,7 @@ TEST(evaluator, knows_periods_as_far_as_it_was_asked)
     assert_true(f.evaluator.last.period_us > f.evaluator.enough_us);
     assert_int_equal(try_it(&f), AH_EVALUATOR_SEEN);
     f.evaluator.enough_us = 10 * f.evaluator.best.score.period_us;
-    assert_int_equal(try_it(&f), AH_EVALUATOR_WORSE); /* not SEEN: now its exact period is known */
+    assert_int_equal(try_it(&f), AH_EVALUATOR_WORSE); /* not SEEN, because now its exact period is known */
     double period_us = f.evaluator.last.period_us;
     assert_true(period_us > f.evaluator.best.score.period_us);
     assert_int_equal(try_it(&f), AH_EVALUATOR_SEEN);
@@ -103,7 +104,7 @@ TEST(evaluator, counts_what_bytes_are_worth)
     double period_us = f.evaluator.last.period_us;
     uint64_t live_bytes = f.evaluator.last_live_bytes;
     assert_true(live_bytes > 0 && live_bytes <= f.evaluator.last.device.peak_bytes);
-    f.evaluator.us_per_byte = period_us / (double)live_bytes; /* the bytes cost as much as the period */
+    f.evaluator.us_per_byte = period_us / (double)live_bytes; /* now the bytes cost as much as the period */
     f.configs[2].activations = AH_ACTIVATIONS_RECOMPUTE;
     f.evaluator.enough_us = 1.5 * period_us;
     assert_int_equal(try_it(&f), AH_EVALUATOR_WORSE);
@@ -142,7 +143,7 @@ TEST(evaluator, says_how_much_is_too_much)
     assert_int_equal(try_it(&f), AH_EVALUATOR_TOO_BIG);
     assert_false(f.evaluator.found);
     assert_int_equal(f.evaluator.least_device_bytes, score.device.peak_bytes);
-    assert_int_equal(f.evaluator.least_host_bytes, UINT64_MAX); /* nothing fits the device */
+    assert_int_equal(f.evaluator.least_host_bytes, UINT64_MAX); /* no choice fits the device */
     assert_int_equal(f.evaluator.last_over_bytes, score.device.peak_bytes - 1000);
     f.configs[2].optimizer = AH_OPTIMIZER_HOST;
     assert_int_equal(try_it(&f), AH_EVALUATOR_TOO_BIG);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the settings that each target gets for plans with known blocks, and which blocks each loss names. Expected
+ * Tests the settings written for each target from plans with known blocks, and the blocks named by each loss. Expected
  * settings are written by hand from the targets' documentation (docs/export.md).
  */
 #include "planner/export/export.h"
@@ -14,8 +14,8 @@
 
 enum { LAYERS = 6, BLOCKS = LAYERS + 2, FIELDS_MAX = 8 };
 
-/* A plan with one letter per block: activations k(eep) s(elective) r(ecompute); weights d(evice) h(ost); optimizer
- * d(evice) h(ost) s(treamed) n(one). Every block has 100 parameters. */
+/* A plan with one letter per block in each string. Activations: k(eep), s(elective) or r(ecompute). Weights: d(evice)
+ * or h(ost). Optimizer: d(evice), h(ost), s(treamed) or n(one). Every block has 100 parameters. */
 struct shape {
     const char *activations;
     const char *weights;
@@ -28,7 +28,7 @@ struct expectation {
     const char *what;
     struct shape shape;
     enum ah_export_target target;
-    const char *settings;           /* compact JSON of the settings without the batch, which all have */
+    const char *settings;           /* settings as compact JSON, without the batch */
     const char *losses[FIELDS_MAX]; /* "effect: field blocks", in order, until NULL */
 };
 

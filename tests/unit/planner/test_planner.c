@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests plans of small requests: they contain what was asked, their numbers agree, and bad requests are refused.
+ * Tests plans of small requests: they contain what was asked, and their numbers agree. Bad requests are refused.
  */
 #include "runtime/schedule/check.h"
 #include "tests/property/planner/requests.h"
@@ -48,7 +48,7 @@ TEST(planner, says_what_was_asked)
     }
 }
 
-/* Groups of sums may end anywhere. A micro-batch that ends a group does extra work, even if it is not the last. */
+/* Groups of sums may end at any micro-batch. One that ends a group does extra work, even if it is not the last. */
 TEST(planner, adds_up_in_the_groups_that_were_asked)
 {
     static const uint64_t device_mib[] = {560, 4096};
@@ -121,7 +121,7 @@ TEST(planner, chooses_micro_batches)
     test_request_close(&any);
 }
 
-/* Only one of six sequences fits at a time, so the planner must try six micro-batches, not only powers of two. */
+/* Only one of six sequences fits at a time. So the planner must try six micro-batches, which is no power of two. */
 TEST(planner, takes_single_sequences_where_nothing_else_fits)
 {
     struct test_request t;

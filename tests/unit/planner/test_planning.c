@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the budgets that a request gets from its machine, what-if memory, and how a CPU's cores are split.
+ * Tests the budgets given to a request by its machine, what-if memory, and the split of a CPU's cores.
  */
 #include "planner/planner_internal.h"
 
@@ -58,7 +58,7 @@ static void has_what_if(const struct ah_planning *p, size_t i, enum ah_what_if_f
     assert_true(p->what_if[i].machine_bytes < planned_bytes);
 }
 
-/* A request for more memory than the machine has is planned for a larger machine, whose system keeps a share, too. */
+/* A request for more memory than the machine has is planned for a larger machine. Its system also keeps a share. */
 TEST(planning, takes_more_than_there_is_as_a_what_if)
 {
     struct test_request t;
@@ -119,7 +119,7 @@ TEST(planning, finds_the_fastest_split)
     assert_true(p.bound_us > 0 && p.bound_us <= p.winner->evaluator.best.score.period_us);
     assert_true(p.evaluations >= p.winner->evaluator.evaluations);
     ah_planning_release(&p);
-    ah_planning_release(&p); /* a second time does nothing */
+    ah_planning_release(&p); /* a second release does nothing */
     test_request_close(&t);
 }
 
@@ -176,7 +176,7 @@ TEST(planning, a_what_if_of_a_cpu_is_of_its_host)
     test_request_close(&t);
 }
 
-/* Lanes share the cores. The plan uses the fastest split, and its bound is the least bound of all splits. */
+/* Lanes share the cores. The plan uses the fastest split, and its bound is the smallest bound of any split. */
 TEST(planning, chooses_among_splits)
 {
     struct test_request t;

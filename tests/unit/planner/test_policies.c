@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the renderings of docs/policies/README.md, row by row, with one letter per block: "k s r" for activations,
- * "d h" for weights, "d h" for the optimizer.
+ * Compares policies with the table of docs/policies/README.md, row by row. Strings have one letter per block: "k s r"
+ * for activations, "d h" for weights, "d h" for the optimizer.
  */
 #include "planner/policies/policies.h"
 
@@ -98,7 +98,7 @@ TEST(policies, families_are_as_large_as_documented)
     test_job_close(&j);
 }
 
-/* Plans of a policy do not overlap what its system cannot overlap. */
+/* Plans of a policy overlap only work that the policy's system can overlap. */
 TEST(policies, keep_the_rules_of_their_systems)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests costs against hand calculations for the example machines, and the messages for missing numbers.
+ * Compares costs on the example machines with hand calculations, and tests the messages for missing numbers.
  */
 #include "planner/cost/pricing.h"
 
@@ -63,7 +63,7 @@ TEST(pricing, links_and_updates)
     close_case(&c);
 }
 
-/* Sums of micro-batches are fp32: updates move 30 bytes a parameter, not the measured 28. With fp32 weights: 28. */
+/* Sums of micro-batches are fp32, so updates move 30 bytes a parameter, not the measured 28. With fp32 weights: 28. */
 TEST(pricing, updates_by_the_bytes_they_move)
 {
     struct pricing_case c;
@@ -79,7 +79,7 @@ TEST(pricing, updates_by_the_bytes_they_move)
     close_case(&c);
 }
 
-/* If only one product was measured, all products run at its rate, and attention at 1/2 and 2/5 of that rate. */
+/* If only one product was measured, all products have its rate. Attention has 1/2 and 2/5 of that rate. */
 TEST(pricing, block_times_by_hand)
 {
     struct pricing_case c;
@@ -100,7 +100,7 @@ TEST(pricing, block_times_by_hand)
         double us = pass == AH_PASS_FORWARD ? cost->forward_us : cost->backward_us[AH_ACTIVATIONS_SELECTIVE];
         check_near(us / expected_us, 1, 1e-9);
     }
-    /* 8192 tokens through matrices of 202 M parameters take 4.24 ms at 780 TFLOP/s, plus attention. */
+    /* At 780 TFLOP/s, 8192 tokens through matrices of 202 M parameters take 4.24 ms. Attention comes on top. */
     check_near(c.costs.groups[layer - c.job.job.groups].forward_us / 4700, 1, 0.08);
     close_case(&c);
 }
@@ -127,7 +127,7 @@ TEST(pricing, more_recomputation_takes_longer)
     }
 }
 
-/* A measured shape has its own rate. A shape between two measured shapes has a rate between, closer to the nearer's. */
+/* A measured shape has its own rate. A shape between two of them has a rate between, closer to that of the nearer. */
 TEST(pricing, rates_of_near_shapes)
 {
     struct pricing_case c;
@@ -145,7 +145,7 @@ TEST(pricing, rates_of_near_shapes)
     CHECK_OK(fill(&c), c.err);
     double without = c.costs.groups[g].forward_us;
     assert_true(with_small > without);
-    assert_true(with_small < 30 * without); /* it would be 265000 times at 1 GFLOP/s */
+    assert_true(with_small < 30 * without); /* at 1 GFLOP/s it would be 265000 times */
     close_case(&c);
 }
 
@@ -175,7 +175,7 @@ TEST(pricing, faster_parts_never_cost_more)
                 assert_true(c.costs.groups[g].backward_us[way] <= before.groups[g].backward_us[way]);
         }
         assert_int_equal(c.costs.sharing.n_resources,
-                         before.sharing.n_resources); /* sharing does not depend on rates */
+                         before.sharing.n_resources); /* the sharing does not depend on rates */
         for (size_t r = 0; r < before.sharing.n_resources; r++)
             assert_true(c.costs.sharing.resources[r].h2d == before.sharing.resources[r].h2d);
         close_case(&c);
@@ -211,7 +211,7 @@ TEST(pricing, names_what_is_missing)
     }
 }
 
-/* A CPU with products and host Adam measured on 1, 2, 4, ... threads. */
+/* Makes a CPU with products and host Adam measured on 1, 2, 4, ... threads. */
 TEST(pricing, splits_cores)
 {
     struct ah_machine_matmul matmul[4] = {0};
@@ -248,7 +248,7 @@ TEST(pricing, splits_cores)
     assert_int_equal(ah_pricing_thread_splits(&machine, splits, AH_PRICING_SPLITS_MAX), 1);
     assert_int_equal(splits[0].compute, 0);
     assert_int_equal(splits[0].host, 4);
-    adam[3].params_per_s.median = 4e9; /* all cores are fastest, but one core enqueues */
+    adam[3].params_per_s.median = 4e9; /* updates are fastest on all cores, but one core must enqueue */
     assert_int_equal(ah_pricing_thread_splits(&machine, splits, AH_PRICING_SPLITS_MAX), 1);
     assert_int_equal(splits[0].host, 4);
     adam[0] = adam[3]; /* nothing else was measured */
@@ -257,7 +257,7 @@ TEST(pricing, splits_cores)
     assert_int_equal(splits[0].host, 8);
 }
 
-/* On a CPU, rates are those measured with as many threads as the lane has. */
+/* On a CPU, the rates of a lane are those measured with as many threads as the lane has. */
 TEST(pricing, rates_of_a_split)
 {
     struct pricing_case c;
@@ -297,7 +297,7 @@ TEST(pricing, rates_of_a_split)
     close_case(&c);
 }
 
-/* Times of every group on `threads` threads: forward takes 10 us plus its number, backward 100, 200 or 300 us more. */
+/* Measured times of groups on `threads` threads: forward is 10 us plus its number, backward 100, 200 or 300 us more. */
 struct measured {
     struct ah_machine_block blocks[8];
     struct ah_machine_backward backward[8][AH_ACTIVATIONS_WAYS];
@@ -345,8 +345,8 @@ TEST(pricing, takes_measured_blocks)
     close_case(&c);
 }
 
-/* A block measured with another number of threads, for another program, or without a config that plans may choose, is
- * estimated as if it were absent. Other blocks keep their measured times. */
+/* A measured block is ignored, and its times estimated, in three cases: another number of threads, another program, or
+ * a missing config that plans may choose. Other blocks keep their measured times. */
 TEST(pricing, estimates_what_was_not_measured)
 {
     struct pricing_case c;
@@ -370,7 +370,7 @@ TEST(pricing, estimates_what_was_not_measured)
     close_case(&c);
 }
 
-/* Returns the number of ops in a layer's forward pass, or in its backward pass with the padding of its gradient. */
+/* Returns the number of ops in a layer's pass. Backward includes padding the layer's gradient. */
 static uint64_t ops_of(const struct pricing_case *c, const struct ah_job_group *layer, enum ah_pass pass)
 {
     struct ah_program_step steps[AH_PROGRAM_STEPS_MAX];
@@ -383,7 +383,7 @@ static uint64_t ops_of(const struct pricing_case *c, const struct ah_job_group *
     return ops;
 }
 
-/* Slow launches determine the time of a pass, fast launches do not change it, and measured blocks keep their times. */
+/* Launches set the time of a pass only if they are slow. Measured blocks keep their times. */
 TEST(pricing, passes_are_launched)
 {
     struct pricing_case c;
@@ -425,7 +425,7 @@ static const struct ah_plan_resource *find_resource(const struct ah_costs *costs
     return NULL;
 }
 
-/* Compute may use all cores if blocks were measured on all cores. Other lanes then take a share of the cores. */
+/* Compute may use all cores if blocks were measured on all cores. Other lanes take a share of the same cores. */
 TEST(pricing, all_cores_for_compute)
 {
     struct pricing_case c;
@@ -453,7 +453,7 @@ TEST(pricing, all_cores_for_compute)
     close_case(&c);
 }
 
-/* On a machine that emulates another, lanes sleep, so they never compete for memory, whatever `beside` says. */
+/* If a machine emulates another, its lanes sleep. So its lanes never compete for memory, whatever `beside` says. */
 TEST(pricing, emulated_lanes_do_not_meet_in_memory)
 {
     for (int emulates = 0; emulates < 2; emulates++) {

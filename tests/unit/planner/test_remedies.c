@@ -25,7 +25,7 @@ TEST(remedies, go_beyond_the_machine)
     const struct ah_remedy device = remedy_of(d, AH_REMEDY_DEVICE_MEMORY);
     const struct ah_remedy host = remedy_of(d, AH_REMEDY_HOST_MEMORY);
     assert_true(d->proven && !d->both);
-    assert_string_equal(d->resource, "host memory"); /* its relative shortage is smaller */
+    assert_string_equal(d->resource, "host memory"); /* host memory has the smaller relative shortage */
     assert_string_equal(d->other_resource, "device memory");
     assert_true(device.beyond_machine && !device.changes_mathematics);
     assert_true(host.beyond_machine && host.step_us > device.step_us);
@@ -40,7 +40,7 @@ TEST(remedies, go_beyond_the_machine)
     test_request_close(&t);
 }
 
-/* With one step less than the remedy there is no plan. A step is a 32nd of the memory, as a power of two. */
+/* With one step less than the remedy, no plan fits. A step is a 32nd of the memory, as a power of two. */
 TEST(remedies, are_the_least_memory)
 {
     struct test_request t;
@@ -56,7 +56,7 @@ TEST(remedies, are_the_least_memory)
     test_request_close(&t);
 }
 
-/* The remedy names the memory for the order of micro-batches that needs less. */
+/* There are two orders of micro-batches. The remedy names the memory for the one that needs less. */
 TEST(remedies, need_what_the_better_order_needs)
 {
     struct test_request t;
@@ -72,7 +72,7 @@ TEST(remedies, need_what_the_better_order_needs)
     test_request_close(&t);
 }
 
-/* For a policy other than optimal, what is needed follows from trying all its settings. */
+/* For policies other than `optimal`, the needed memory is found by trying all settings of the policy. */
 TEST(remedies, of_a_policy_that_is_not_enough)
 {
     struct test_request t;
@@ -107,7 +107,7 @@ TEST(remedies, of_both_memories)
     assert_int_equal(t.diagnosis.needed_bytes, both.value);
     assert_int_equal(t.diagnosis.other_needed_bytes, both.host_bytes);
     check_text_has(t.err.text, "; and host memory is short by");
-    t.request.device_bytes = both.value; /* only more device memory is not enough */
+    t.request.device_bytes = both.value; /* more device memory alone is not enough */
     assert_int_equal(test_request_plan(&t), AH_E_INFEASIBLE);
     test_request_close(&t);
 }

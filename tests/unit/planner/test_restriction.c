@@ -50,7 +50,7 @@ static struct ah_restriction without(struct fixture *f, uint32_t techniques)
     return restriction;
 }
 
-/* True if the restriction allows the i-th config of `block`, while other blocks use their first allowed config. */
+/* True if `block` may use its i-th config. Every other block uses its first allowed config. */
 static bool block_may(const struct fixture *f, const struct ah_restriction *restriction, size_t block,
                       size_t i)
 {
@@ -65,7 +65,7 @@ static bool block_may(const struct fixture *f, const struct ah_restriction *rest
     return ah_restriction_allows(restriction, &f->job, configs);
 }
 
-/* Each config technique forbids exactly the configs that use it, where the block has a choice. */
+/* Excluding a technique forbids exactly the configs that use it, if the block has a choice. */
 TEST(restriction, forbids_what_has_it)
 {
     static const char *const none_forbidden_here[] = {"embedding", "head"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests that the shortlist keeps the fastest choices, each set of configs once, and climbs from them.
+ * Tests shortlists. A list keeps the fastest choices, with each set of configs once, and climbs start from its choices.
  */
 #include "planner/search/shortlist.h"
 
@@ -38,7 +38,7 @@ TEST(shortlist, has_the_fastest_first_and_no_configs_twice)
     teardown(&f);
 }
 
-/* From recomputing everything, the climb reaches keeping everything, because the device has room. */
+/* The climb starts at recomputing everything. It reaches keeping everything, because the device has room. */
 TEST(shortlist, climbs_by_two_blocks)
 {
     struct fixture f;
@@ -52,7 +52,7 @@ TEST(shortlist, climbs_by_two_blocks)
     CHECK_OK(ah_evaluator_try(&f.evaluator, f.configs, &f.knobs, &verdict, &f.err), f.err);
     ah_shortlist_take(&list, f.configs, &f.knobs, f.evaluator.last.period_us);
     CHECK_OK(ah_shortlist_climb(&list, &f.evaluator, &vary, 0, &f.err), f.err);
-    assert_int_equal(f.evaluator.evaluations, 1); /* without a budget of work there is no climb */
+    assert_int_equal(f.evaluator.evaluations, 1); /* with no budget of work, there is no climb */
     ah_shortlist_take(&list, f.configs, &f.knobs, f.evaluator.best.score.period_us);
     CHECK_OK(ah_shortlist_climb(&list, &f.evaluator, &vary, UINT64_MAX / 2, &f.err), f.err);
     for (size_t block = 0; block < BLOCKS; block++)

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* A problem with x + y = 10, 3x + y <= 17, x <= 4, which minimises -2x - y and similar costs. */
+/* Minimises -2x - y and similar costs, where x + y = 10, 3x + y <= 17 and x <= 4. */
 static const double upper[] = {4, INFINITY};
 static const bool integer[] = {true, true};
 static const double lower[] = {10, -INFINITY};
@@ -54,7 +54,8 @@ TEST(solver, rounds)
     check_near(values[0], 3, 1e-9);
 }
 
-/* 3x + y and x + 3y are at most 2^51, so 4x + 4y is at most 2^52. No tolerance is fine enough to exclude 2^52 + 1. */
+/* 3x + y and x + 3y are limited to 2^51, so 4x + 4y is limited to 2^52. No tolerance is fine enough to exclude 2^52 +
+ * 1. */
 TEST(solver, is_exact)
 {
     static const double objective[] = {1, 0}, much[] = {0x1p52, 0x1p52}, rows[] = {3, 1, 1, 3, 4, 4};
@@ -93,7 +94,7 @@ TEST(solver, sees_what_has_no_end)
     assert_int_equal(result.status, AH_SOLVER_UNBOUNDED);
 }
 
-/* A knapsack that needs branching: with few nodes there is at most an incumbent, with all nodes the optimum. */
+/* A knapsack that needs branching. With few nodes there is an incumbent or nothing, with all nodes the optimum. */
 TEST(solver, stops_after_nodes)
 {
     enum { N = 12 };
@@ -131,7 +132,7 @@ TEST(solver, comes_back_from_misuse)
     struct ah_error err = {0};
     double values[2];
     struct ah_solver_result result = {.values = values};
-    problem.n_columns = 0; /* GLPK would abort() on this */
+    problem.n_columns = 0; /* without this check, GLPK would abort() */
     CHECK_FAILS(ah_solver_relax(&problem, &result, &err), err, AH_E_FAILED, "stopped");
     problem = problem_of(objective);
     CHECK_OK(ah_solver_relax(&problem, &result, &err), err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans pass when checked with their own model and machine; every difference that only these show is noticed.
+ * Checks plans against their model and machine. Valid plans pass. Differences that only these show are noticed.
  */
 #include "planner/verify.h"
 #include "runtime/schedule/check.h"
@@ -39,7 +39,7 @@ TEST(verify, each_policy_is_known_by_its_plans)
     }
 }
 
-/* The block configs of this `optimal` plan fit no other policy. */
+/* The block configs of this `optimal` plan are possible under no other policy. */
 TEST(verify, no_policy_places_others_blocks)
 {
     struct test_request t;
@@ -197,7 +197,7 @@ TEST(verify, what_ifs_are_of_the_machine)
     }
 }
 
-/* Launches take most of a tiny model's step. The plan passes by itself and when checked with its machine. */
+/* Launches take most of a tiny model's step. The plan passes when checked alone and with its machine. */
 TEST(verify, launches_are_in_the_plan)
 {
     struct ah_metric launch_us = {.n = 10, .median = 50, .min = 50, .max = 50};
@@ -208,7 +208,7 @@ TEST(verify, launches_are_in_the_plan)
         t.request.device_bytes = policy == AH_POLICY_OPTIMAL ? 545 * TEST_MIB : 0;
         CHECK_OK(test_request_plan(&t), t.err);
         CHECK_OK(verify(&t), t.err);
-        /* Two micro-batches, 6 layers, at least ten forward and twenty backward ops each. */
+        /* There are two micro-batches and 6 layers, each with ten or more forward and twenty or more backward ops. */
         assert_true(t.plan.time.compute_us > 2 * 6 * 30 * launch_us.median);
         for (size_t i = 0; i < t.plan.n_ops; i++)
             if (t.plan.ops[i].op == AH_PLAN_DEVICE_ADAM && t.plan.ops[i].block == 1)
@@ -217,7 +217,7 @@ TEST(verify, launches_are_in_the_plan)
     }
 }
 
-/* Launches do not change a byte of a plan if every op takes longer than its launches. */
+/* If every op takes longer than its launches, launches do not change a byte of the plan. */
 TEST(verify, launches_are_nothing_to_large_models)
 {
     struct ah_metric launch_us = {.n = 10, .median = 4, .min = 4, .max = 4};
@@ -236,7 +236,7 @@ TEST(verify, launches_are_nothing_to_large_models)
     ah_buffer_release(&text[1]);
 }
 
-/* If a plan may not use some techniques, its bound is computed without them, too. */
+/* If some techniques are excluded from a plan, its bound is also computed without them. */
 TEST(verify, restrictions_are_in_the_bound)
 {
     struct test_request t;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Simulates from one completion to the next; between completions, busy lanes work at constant speed (fake_device.h).
+ * Simulates a device (fake_device.h) from one completion to the next. In between, busy lanes work at constant speed.
  */
 #include "tests/unit/profiler/fake_device.h"
 
@@ -13,19 +13,19 @@
 enum { QUEUE = 8192 };
 
 struct fake_job {
-    double late_s;    /* delay before it starts */
-    double work_s;    /* time it takes on an idle device, after its latency */
-    double latency_s; /* remaining time that other lanes do not stretch, including late_s */
+    double late_s;    /* delay before the job starts */
+    double work_s;    /* time the job takes on an idle device, after its latency */
+    double latency_s; /* remaining time that is not stretched by other lanes, including late_s */
     double left_s;    /* remaining part of work_s */
     uint64_t tag;
-    struct ah_wait wait; /* the op it waits for; ticket 0: none */
-    bool stalls;         /* does not slow other lanes while it stands still */
+    struct ah_wait wait; /* the op for which the job waits; ticket 0: none */
+    bool stalls;         /* while it stands still, it does not slow other lanes */
 };
 
 struct fake_lane {
     struct fake_job *queue; /* room for QUEUE jobs */
     struct ah_span *spans;  /* room for QUEUE spans */
-    size_t queued, taken;   /* number of jobs since the lane was last empty */
+    size_t queued, taken;   /* numbers of jobs since the lane was last empty */
     uint64_t submitted;
     size_t n_spans; /* number of ops done */
     double ready_s;
@@ -151,7 +151,7 @@ static double copy_seconds(const struct fake_device *device, uint32_t lane, doub
     return seconds;
 }
 
-/* Returns the number of threads of a lane: the requested number, or 1 on a GPU. */
+/* Returns the number of threads of a lane: 1 on a GPU, otherwise the requested number. */
 static double number_of(uint32_t threads)
 {
     return threads ? threads : 1;
@@ -167,7 +167,7 @@ static double adam_seconds(const struct fake_device *device, uint32_t lane, cons
     return (double)op->u.adamw.count / (limit > 0 ? fmin(limit, rate) : rate);
 }
 
-/* Returns the speedup of a product with its algorithm in the table, or with the first algorithm if it has none. */
+/* Returns the speedup of a product with its algorithm from the table or, if it has none, with the first algorithm. */
 static double offer_of(const struct fake_device *device, const struct ah_op *op)
 {
     struct ah_algorithm product, entry;
@@ -247,7 +247,7 @@ static bool is_stalled(const struct fake_lane *lane)
     return head->stalls && head->latency_s > 0;
 }
 
-/* Returns the speed of a lane's head while the running heads of other lanes slow it. */
+/* Returns the speed of a lane's head, slowed by the running heads of other lanes. */
 static double speed_of(const struct fake_device *device, uint32_t lane)
 {
     double speed = 1;
@@ -282,7 +282,7 @@ static double to_next_phase(const struct fake_job *job, double speed)
     return job->latency_s > 0 ? job->latency_s : job->left_s / speed;
 }
 
-/* Works on the job for `step_s`, at most until its next phase; returns true if the job is done. */
+/* Works on the job for `step_s`, but not beyond its current phase. Returns true if the job is done. */
 static bool work_on(struct fake_job *job, double step_s, double speed)
 {
     if (job->latency_s > 0) {
@@ -293,7 +293,7 @@ static bool work_on(struct fake_job *job, double step_s, double speed)
     return job->left_s <= 1e-12 * job->work_s;
 }
 
-/* Runs until a job or its latency ends; returns false if nothing is queued. */
+/* Simulates until a job or the latency of a job ends. Returns false if nothing is queued. */
 static bool advance(struct fake_device *device)
 {
     double speeds[AH_DEVICE_LANES];
@@ -374,7 +374,7 @@ static size_t fake_spans(struct ah_device *base, uint32_t lane, uint64_t after, 
     return n;
 }
 
-/* Offers algorithms; the first word of each is its number. */
+/* Offers algorithms. Each has its number as its first word. */
 static int fake_algorithms(struct ah_device *base, const struct ah_op *product,
                            struct ah_device_algorithm *ret_algorithms, size_t max, size_t *ret_n,
                            struct ah_error *err)

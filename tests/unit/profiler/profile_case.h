@@ -27,7 +27,7 @@ struct profile_case {
 void profile_case_open(struct profile_case *ret_case, const char *model, struct ah_plan_training training,
                        const struct fake_rates *rates);
 
-/* Adds measurements of the blocks of options.job to the document; returns the result, with no device left open. */
+/* Measures the blocks of options.job, adds them to the document and returns the result. No device is left open. */
 int profile_case_extend(struct profile_case *c);
 
 void profile_case_close(struct profile_case *c);

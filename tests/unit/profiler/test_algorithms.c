@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests choosing algorithms for products, on a device whose speed with each algorithm is known (fake_device.h).
+ * Tests choosing algorithms for products, on a device (fake_device.h) with a known speed for each algorithm.
  */
 #include "runtime/device/algorithm.h"
 #include "runtime/schedule/products.h"
@@ -10,7 +10,7 @@
 
 static const struct ah_plan_training usual = {.batch = 4, .micro_batches = 2, .seq = 64, .dtype = AH_BF16};
 
-/* `flops_per_s` is the rate of bf16 products. */
+/* Profiles a device with this rate of bf16 products. */
 static void open_case(struct profile_case *c, double flops_per_s, const double offers[FAKE_OFFERS_MAX])
 {
     struct fake_rates rates = {.kind = AH_DEVICE_CUDA, .library = "fake 1.0"};
@@ -20,7 +20,7 @@ static void open_case(struct profile_case *c, double flops_per_s, const double o
     profile_case_open(c, "tiny", usual, &rates);
 }
 
-/* Returns the algorithm's number, which all products of the job share. */
+/* Returns the number of the chosen algorithm, and checks that all products of the job have it. */
 static unsigned chosen(struct profile_case *c)
 {
     const struct ah_algorithms *algorithms = c->document.body.machine->algorithms;
@@ -63,7 +63,7 @@ TEST(algorithms, the_fastest_is_chosen)
     }
 }
 
-/* Measuring a second time, or for another model, changes no choice; another library gets new choices. */
+/* A second measurement, even for another model, changes no choice. With another library, products are chosen anew. */
 TEST(algorithms, stay_once_chosen)
 {
     struct profile_case c;
@@ -103,7 +103,7 @@ TEST(algorithms, are_what_blocks_take)
     profile_case_close(&fast);
 }
 
-/* The document reads back and gives the same table. */
+/* Printing and reading the document keeps the table. */
 TEST(algorithms, stand_in_the_document)
 {
     struct profile_case c;

@@ -81,7 +81,7 @@ TEST(blocks, have_the_known_speed)
         }
 }
 
-/* A document with blocks reads back. Measuring a second time replaces blocks; measuring another model adds blocks. */
+/* Printing and reading keeps blocks. A second measurement replaces a model's blocks; another model adds blocks. */
 TEST(blocks, are_added_and_replaced)
 {
     struct profile_case c;
@@ -132,7 +132,7 @@ TEST(blocks, oldest_make_room)
     profile_case_close(&c);
 }
 
-/* Frozen blocks have no backward, unless a block below them is trained. */
+/* Frozen blocks have no backward pass, unless a trained block is below them. */
 TEST(blocks, of_a_model_that_is_trained_in_part)
 {
     static const char *patterns[] = {"layer.2.*", "head.*"};

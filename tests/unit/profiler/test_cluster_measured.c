@@ -23,7 +23,7 @@ struct scene {
 
 static const char *const names[MOST] = {"a", "b", "c", "d"};
 
-/* Makes `n` hosts with the same profile, each on its own machine; all links are equal. */
+/* Makes `n` hosts with equal profiles, each on its own machine. All links are equal. */
 static void begin(struct scene *scene, size_t n, const char *path)
 {
     size_t n_links = 0;
@@ -128,7 +128,7 @@ TEST(cluster_measured, gives_a_slot_its_share)
     end(&scene);
 }
 
-/* Two hosts on one machine, with one slot each, get the same shares as one host with two slots. */
+/* Two hosts on one machine, with one slot each, get the same shares as a single host with two slots. */
 TEST(cluster_measured, shares_a_machine_among_its_hosts)
 {
     struct scene apart, together;
@@ -151,7 +151,7 @@ TEST(cluster_measured, shares_a_machine_among_its_hosts)
     end(&together);
 }
 
-/* The links are, in order, a-b, a-c and b-c. */
+/* The links are a-b, a-c and b-c, in this order. */
 TEST(cluster_measured, has_pairs_where_cards_say_something_else)
 {
     struct scene scene;
@@ -177,7 +177,7 @@ TEST(cluster_measured, has_pairs_where_cards_say_something_else)
     end(&scene);
 }
 
-/* The rate between two ranks of one machine says nothing about the machine's network card. */
+/* The rate between two ranks of one machine is no measure of the machine's network card. */
 TEST(cluster_measured, a_card_has_no_links_inside_a_machine)
 {
     struct scene scene;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A cycle's ops stay within their arenas and cover each pass of each group in each way. Each block has its own memory.
+ * Tests that a cycle's ops stay within their arenas and cover each group's passes in each way, in separate memory.
  */
 #include "profiler/cycle_internal.h"
 
@@ -22,7 +22,7 @@ static void close_cycle(struct test_job *job, struct ah_cycle *cycle)
     test_job_close(job);
 }
 
-/* Counts passes of layers by pass and way. Checks that the ops of passes follow each other without gaps. */
+/* Counts passes of layers by pass and way. Checks that passes follow each other without gaps between their ops. */
 static void count_passes(const struct ah_cycle *cycle, unsigned ret_counts[2][AH_ACTIVATIONS_WAYS])
 {
     size_t begin = 0;
@@ -54,7 +54,7 @@ TEST(cycle, ops_are_sound)
     }
 }
 
-/* With only two layers, a cycle has three turns, so that each layer works in every way. */
+/* With two layers, a cycle has three turns, so that each layer runs in every way. */
 TEST(cycle, few_layers_take_turns)
 {
     struct test_job job;
@@ -65,7 +65,7 @@ TEST(cycle, few_layers_take_turns)
     for (int pass = 0; pass < 2; pass++)
         for (int way = 0; way < AH_ACTIVATIONS_WAYS; way++)
             assert_int_equal(counts[pass][way], 2);
-    /* three turns of two layers, against one turn of three layers */
+    /* On the left are three turns of two layers, on the right one turn of three layers. */
     assert_true(ah_cycle_flops(&job.job, 2) >= 2 * ah_cycle_flops(&job.job, 3));
     close_cycle(&job, &cycle);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests processor load read from lines of /proc/stat: our own work, that of others, and time a hypervisor took.
+ * Tests processor load read from lines of /proc/stat: our own work, the work of others, and time taken by a hypervisor.
  */
 #include "profiler/processor_load.h"
 
@@ -21,7 +21,7 @@ TEST(load, parses_the_kernels_line)
     struct ah_load load;
     assert_true(
         ah_load_parse("cpu  1572 10 667 253550 982 20 17 200 50 0\ncpu0 575 0 254 127488\n", 100, &load));
-    check_near(load.busy_s, 22.86, 1e-12); /* user + nice + system + irq + softirq; guest is in user */
+    check_near(load.busy_s, 22.86, 1e-12); /* user + nice + system + irq + softirq; user includes guest */
     check_near(load.steal_s, 2.0, 1e-12);
     check_near(load.total_s, 2570.18, 1e-12);
 }
@@ -36,7 +36,7 @@ TEST(load, refuses_what_is_not_one)
     assert_true(load.total_s == 0 && load.busy_s == 0);
 }
 
-/* Two processors; the readings are 10 seconds apart. */
+/* There are two processors. The two readings are 10 seconds apart. */
 static const char before_text[] = "cpu 1000 0 0 1000 0 0 0 0 0 0";
 
 TEST(load, own_work_is_not_others)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests reading a PCIe link from the files that Linux shows, in folders made for the test.
+ * Tests reading a PCIe link from files like those of Linux, in folders made for the test.
  */
 #include "profiler/pcie.h"
 #include "tests/support/check.h"
@@ -75,7 +75,7 @@ TEST_IN(pcie, is_read, make_folders, remove_folders)
     }
 }
 
-/* The maximum is the most that both ends support. */
+/* The maximum is limited to what both ends support. */
 TEST_IN(pcie, is_limited_by_the_port, make_folders, remove_folders)
 {
     put(device, "current_link_speed", "16.0 GT/s PCIe\n");

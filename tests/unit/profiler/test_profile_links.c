@@ -6,12 +6,12 @@
 
 #include "tests/support/check.h"
 
-/* Times measured between two processes on one machine, with Open MPI 4.1 over shared memory. */
+/* Times measured between two processes on one machine. Open MPI 4.1 used shared memory. */
 static const struct ah_profile_points captured = {6,
                                                   {4096, 65536, 262144, 1048576, 4194304, 16777216},
                                                   {18.795, 33.871, 80.889, 399.146, 1171.457, 4643.249}};
 
-/* Exact times of a 1 Gbit network, whose larger messages would take too long to measure. */
+/* Exact times of a 1 Gbit network. Its larger messages would take too long to measure, so they are absent. */
 static const struct ah_profile_points line = {
     4,
     {4096, 65536, 262144, 1048576},
@@ -37,7 +37,7 @@ TEST(profile_links, fits_what_was_captured_roughly)
     assert_true(link.fit_error > 0.05 && link.fit_error < 0.5);
 }
 
-/* Large messages seem faster than small ones. */
+/* Small messages take longer than large ones, so no line fits. */
 TEST(profile_links, takes_the_largest_message_where_no_line_fits)
 {
     const struct ah_profile_points odd = {3, {4096, 65536, 262144}, {900, 500, 262.144}};

@@ -55,7 +55,7 @@ static struct ah_profiler_options options_of(struct fake_rates *rates, uint32_t 
     return (struct ah_profiler_options){.driver = fake_device_driver(rates), .quick = true, .parts = parts};
 }
 
-/* Checks products of two shapes, three forms and `dtypes` dtypes, with one thread and with all threads. */
+/* Checks products of two shapes, in three forms and `dtypes` dtypes, with one thread and with all threads. */
 static void check_matmul(const struct ah_machine *machine, const struct fake_rates *rates, size_t dtypes)
 {
     size_t counts = machine->host.threads > 1 ? 2 : 1;
@@ -178,7 +178,7 @@ TEST(profiler, a_gpu_has_no_threads)
             continue;
         }
         assert_int_equal(adam->threads, 0);
-        /* 28 bytes a parameter (20 with bf16 states) against a copy that reads and writes 50 GB/s */
+        /* An update moves 28 bytes a parameter (20 with bf16 states). A copy reads and writes at 50 GB/s. */
         double moved = adam->params_per_s.median * (adam->state_dtype == AH_BF16 ? 20 : 28);
         check_near(adam->bandwidth_share, moved / 100e9, 0.01);
     }
@@ -187,7 +187,7 @@ TEST(profiler, a_gpu_has_no_threads)
     assert_int_equal(fake_device_open_count(), 0);
 }
 
-/* Returns a machine with twice the link speed and a quarter of the host speed, relative to its compute. */
+/* Returns a machine whose link is twice as fast relative to its compute, and whose host is four times slower. */
 static struct ah_machine target_machine(void)
 {
     static struct ah_machine_matmul products[] = {
@@ -214,7 +214,7 @@ static struct ah_machine target_machine(void)
     };
 }
 
-/* Counts noise sentences that contain `what`; there may be others, which depend on the machine. */
+/* Counts the noise sentences containing `what`. Other sentences may depend on the machine. */
 static size_t sentences_with(const struct ah_machine *machine, const char *what)
 {
     size_t n = 0;
@@ -228,7 +228,7 @@ static double ratio(const struct ah_machine *machine, double rate, enum ah_dtype
     return rate / ah_machine_matmul_flops_per_s(machine, dtype);
 }
 
-/* A profile has rates of links even if small copies take longer than large copies. */
+/* A link's profile has rates even if small copies take longer than large ones. */
 TEST(profiler, rates_a_link_that_no_line_fits)
 {
     struct ah_error err;
@@ -252,7 +252,7 @@ TEST(profiler, rates_a_link_that_no_line_fits)
     ah_document_release(&document);
 }
 
-/* If a lane gets a processor only after the other lane is done, both run once more for longer. */
+/* If one lane gets a processor only after the other is done, both lanes are measured once more, for longer. */
 TEST(profiler, lanes_meet_in_the_end)
 {
     struct ah_error err;
@@ -266,8 +266,8 @@ TEST(profiler, lanes_meet_in_the_end)
     ah_document_release(&document);
 }
 
-/* The host lane often waits for processors, as on a hypervisor with other guests. Copies are faster meanwhile, which
- * must not count as their share. */
+/* The host lane often waits for processors, as on a hypervisor with other guests. Copies are faster during the waits,
+ * which must not count as their share. */
 TEST(profiler, shares_are_those_of_calm_runs)
 {
     struct ah_error err;
@@ -305,7 +305,7 @@ TEST(profiler, emulates_the_ratios)
                1, 0.02);
     check_near(ah_machine_kept(machine, AH_PART_H2D, AH_PART_D2H), 0.8, 0.01);
     assert_int_equal(sentences_with(machine, "emulate:"), 0);
-    /* emulation measures products only with the threads that the compute lane gets */
+    /* If the machine emulates another, products are measured only with the threads of the compute lane. */
     for (size_t i = 1; i < machine->n_matmul; i++)
         assert_int_equal(machine->matmul[i].threads, machine->matmul[0].threads);
     ah_document_release(&document);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the sampler with simulated work: a script says how long each block takes, and only this time moves the clock.
+ * Tests the sampler with simulated work. A script says how long each block takes, and only these times move the clock.
  */
 #include "profiler/sampler.h"
 
@@ -12,7 +12,7 @@
 struct world {
     uint64_t now_ns;
     unsigned blocks; /* number of blocks run by all works */
-    char order[512]; /* name of the work that ran each block */
+    char order[512]; /* for each block, the name of the work that ran it */
 };
 
 struct script {
@@ -73,7 +73,7 @@ TEST(sampler, warms_up_until_blocks_agree)
     uint64_t repeats = 0;
     double seconds = 0;
     CHECK_OK(ah_sampler_settle(&sampler, &work, &repeats, &seconds, &err), err);
-    assert_int_equal(script.blocks, 9); /* six cold blocks, then three that agree */
+    assert_int_equal(script.blocks, 9); /* six cold blocks, and three that agree */
     assert_true((double)repeats * 0.0011 >= 0.004 && (double)(repeats - 1) * 0.0011 < 0.0045);
 }
 
@@ -96,7 +96,7 @@ TEST(sampler, gives_up_warming_up)
     assert_true(world.now_ns >= 200000000 && world.now_ns < 230000000);
 }
 
-/* Number of the block during which the processor does other work. */
+/* The number of the block during which the processor does other work. */
 static unsigned stalled_block;
 
 static double stalls(unsigned block, double now_s)
@@ -149,14 +149,14 @@ TEST(sampler, takes_turns)
     CHECK_OK(ah_sampler_measure(&sampler, works, 2, series, &err), err);
     assert_int_equal(series[0].n, 10);
     assert_int_equal(series[1].n, 10);
-    /* the warm-ups of a and b, then ten turns of two blocks for each */
+    /* First come the warm-ups of a and b, and then ten turns with two blocks of each. */
     assert_string_equal(world.order, "aaabbb"
                                      "aabbaabbaabbaabbaabbaabbaabbaabbaabbaabb");
     check_near(series[0].values[9], 0.005, 1e-6);
     check_near(series[1].values[9], 0.007, 1e-6);
 }
 
-/* The first and the last of three blocks are interrupted. */
+/* Slows the first and the last of three blocks, as an interruption would. */
 static double interrupted(unsigned block, double now_s)
 {
     (void)now_s;
@@ -197,7 +197,7 @@ TEST(sampler, a_slow_spell_moves_no_median)
     for (int i = 0; i < 2; i++) {
         struct ah_metric metric = ah_sampler_metric(&series[i], 1e3);
         check_near(metric.median, 5.0, 1e-6);
-        assert_true(metric.max > 7.0); /* both were slow during the spell */
+        assert_true(metric.max > 7.0); /* both works were slow during the spell */
     }
 }
 
@@ -216,7 +216,7 @@ TEST(sampler, rounds_may_come_in_goes)
     for (unsigned go = 1; go <= 3; go++) {
         CHECK_OK(ah_sampler_continue(&sampler, &set, &series, &err), err);
         assert_int_equal(series.n, 4 * go);
-        assert_int_equal(script.blocks, 3 + 4 * go); /* warmed up once */
+        assert_int_equal(script.blocks, 3 + 4 * go); /* warmed up only once */
     }
     for (unsigned go = 0; go < 30; go++)
         CHECK_OK(ah_sampler_continue(&sampler, &set, &series, &err), err);
@@ -242,16 +242,16 @@ TEST(sampler, restless_series_get_more_samples)
     struct ah_sampler_series series;
 
     CHECK_OK(ah_sampler_measure(&sampler, &work, 1, &series, &err), err);
-    assert_int_equal(series.n, 10); /* without a budget: the minimum */
-    sampler.budget_s = 0.4;         /* the warm-up, which never settles, takes 0.2 */
+    assert_int_equal(series.n, 10); /* without a budget, the minimum is taken */
+    sampler.budget_s = 0.4;         /* of this, the warm-up takes 0.2, because the work never settles */
     CHECK_OK(ah_sampler_measure(&sampler, &work, 1, &series, &err), err);
-    assert_in_range(series.n, 18, 21); /* as many as the budget allows */
+    assert_in_range(series.n, 18, 21); /* as many samples as the budget allows */
     sampler.budget_s = 60;
     CHECK_OK(ah_sampler_measure(&sampler, &work, 1, &series, &err), err);
     assert_int_equal(series.n, 40);
     script.factor = NULL;
     CHECK_OK(ah_sampler_measure(&sampler, &work, 1, &series, &err), err);
-    assert_int_equal(series.n, 10); /* calm from the start */
+    assert_int_equal(series.n, 10); /* the work is calm from the start */
 }
 
 TEST(sampler, a_tight_budget_takes_blocks)
@@ -266,7 +266,7 @@ TEST(sampler, a_tight_budget_takes_blocks)
     struct ah_sampler_series series;
     CHECK_OK(ah_sampler_measure(&sampler, &work, 1, &series, &err), err);
     assert_int_equal(series.n, 10);
-    assert_int_equal(script.blocks, 3 + 2 * 10); /* warm-up; two blocks a sample fit, three do not */
+    assert_int_equal(script.blocks, 3 + 2 * 10); /* after the warm-up, a sample has two blocks */
     script.blocks = 0;
     sampler.budget_s = 0.01;
     CHECK_OK(ah_sampler_measure(&sampler, &work, 1, &series, &err), err);
@@ -274,7 +274,7 @@ TEST(sampler, a_tight_budget_takes_blocks)
 }
 
 struct ratio_world {
-    double slow; /* slowdown, which grows each round as the machine drifts */
+    double slow; /* slowdown; it grows each round as the machine drifts */
 };
 
 static int ratio_round(void *context, double *ret_values, struct ah_error *err)
@@ -354,13 +354,13 @@ TEST(sampler, verdicts)
     assert_int_equal(ah_sampler_judge(&series, &amount), AH_SAMPLER_SPREADS);
     check_near(amount, 0.04, 1e-12);
     series = series_of(20, step_up);
-    /* each half has little spread; the distance between the halves counts as spread */
+    /* Each half spreads little, but the distance between the halves counts as spread. */
     assert_int_equal(ah_sampler_judge(&series, &amount), AH_SAMPLER_SPREADS);
     series.n = 0;
     assert_int_equal(ah_sampler_judge(&series, &amount), AH_SAMPLER_CALM);
 }
 
-/* First samples spread little, later samples are all higher: the whole spread stays small, but the halves differ. */
+/* The first samples spread little, and later ones are all higher. The whole spread is small, but the halves differ. */
 static double late_drift(size_t i)
 {
     return i < 12 ? 100 + 0.1 * (double)(i % 2) : 106;

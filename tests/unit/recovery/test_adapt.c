@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Adapts a plan of two pipelines after losing a node: an idle unit replaces it, or its pipeline shrinks or is dropped.
+ * Adapts a plan of two pipelines to the loss of a node. An idle unit replaces it, or its pipeline shrinks or is
+ * dropped.
  */
 #include "planner/recovery/adapt.h"
 

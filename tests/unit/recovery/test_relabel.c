@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests renaming nodes of a plan so that states need not move: equal nodes swap, a node that differs stays.
+ * Tests renaming nodes of a plan so that states need not move. Equal nodes swap names, a different node keeps its name.
  */
 #include "planner/recovery/relabel.h"
 
@@ -46,7 +46,7 @@ static void make_cluster(struct fixture *f)
         .name = "x", .device = AH_DEVICE_CUDA, .gpus = &f->gpu, .n_gpus = 1, .nodes = f->nodes, .n_nodes = 3};
 }
 
-/* Makes a plan whose stage n, with two blocks and degree 2, is on node n. */
+/* Makes a plan in which stage n has two blocks and degree 2 and runs on node n. */
 static void make_plan(struct fixture *f)
 {
     for (size_t n = 0; n < 3; n++) {
@@ -93,7 +93,7 @@ static void begin(struct fixture *f)
             f->bytes[b][k] = 100;
     f->states = (struct ah_states){.n_blocks = BLOCKS, .slices = SLICES, .bytes = f->bytes};
     f->holders.entries = f->entries;
-    /* nodes a and b hold each other's states; on node c the slices are swapped */
+    /* Nodes a and b have each other's states. On node c the two slices are swapped. */
     hold(f, 0, 0, 1, 0);
     hold(f, 0, 1, 1, 1);
     hold(f, 1, 0, 0, 0);
@@ -139,7 +139,7 @@ TEST(relabel, leaves_nodes_that_differ)
     static struct fixture f;
     struct ah_error err = {0};
     begin(&f);
-    f.cluster.pairs = &f.pair; /* only node a has its own link to c, so a and b differ */
+    f.cluster.pairs = &f.pair; /* a and b differ, because only a has its own link to c */
     f.cluster.n_pairs = 1;
     CHECK_OK(ah_relabel_plan(&f.cluster, &f.states, &f.holders, &f.arena, &f.plan, &err), err);
     assert_string_equal(f.stages[0].node, "a");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests shards of example models: they add up to the model, and a tied table counts once.
+ * Tests that the shards of example models add up to the model, and that a tied table counts once.
  */
 #include "planner/recovery/states.h"
 

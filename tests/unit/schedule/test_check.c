@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Breaks a plan with blocks of every kind, one thing at a time: it must be refused with the right message.
+ * Breaks a plan with blocks of every kind, one thing at a time. It must be refused with the right message.
  */
 #include "runtime/schedule/check.h"
 #include "tests/support/documents.h"
@@ -82,7 +82,7 @@ static bool share_bytes(const struct ah_plan_tensor *a, const struct ah_plan_ten
     return a->offset_bytes < b->offset_bytes + b->bytes && b->offset_bytes < a->offset_bytes + a->bytes;
 }
 
-/* True if any two tensors overlap: they share bytes and live at the same time. */
+/* True if two tensors overlap, that is, share bytes and are alive at the same time. */
 static bool overlap_somewhere(const struct ah_plan *plan)
 {
     const struct ah_plan_arena *arena = &plan->arena;
@@ -102,7 +102,7 @@ static void random_tensor(const struct ah_plan *plan, struct ah_plan_tensor *ten
     tensor->to = check_random(random) % plan->arena.positions;
 }
 
-/* A few tensors at random offsets are refused as overlapping exactly if two of them do. */
+/* A few tensors get random offsets. The plan is refused exactly if two tensors overlap. */
 TEST(check, finds_every_overlap_and_no_other)
 {
     enum { ROUNDS = 2000, TENSORS = 5 };
@@ -194,13 +194,13 @@ static void hurry_the_embeddings_update(struct ah_plan *plan)
     op->us /= 1.001;
 }
 
-/* Stretches the first update, the smallest, which may be as short as its launch. */
+/* Lengthens the first update, which is the smallest and may be as short as its launch. */
 static void launch_the_embeddings_update(struct ah_plan *plan)
 {
     find_op(plan, AH_PLAN_DEVICE_ADAM)->us *= 1.001;
 }
 
-/* Stretches the layers' updates, which are several launches and much more work. */
+/* Lengthens the layers' updates. Each of them has several launches, and much more work than these. */
 static void slow_the_layers_updates(struct ah_plan *plan)
 {
     for (size_t i = 0; i < plan->n_ops; i++)

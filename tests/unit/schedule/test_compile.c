@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compiles small choices, and tests where their ops are and how long their tensors live.
+ * Tests, on small compiled choices, the places of ops and the lifetimes of tensors.
  */
 #include "runtime/schedule/schedule_internal.h"
 #include "tests/property/schedule/choices.h"
@@ -83,7 +83,7 @@ static const struct ah_config on_host = {.weights = AH_WEIGHTS_HOST, .optimizer 
 static const struct ah_config host_update = {.optimizer = AH_OPTIMIZER_HOST};
 static const struct ah_config streamed = {.optimizer = AH_OPTIMIZER_STREAMED};
 
-/* Forward of blocks 0 to 4, then backward of blocks 3 to 0; without other ops these are the positions. */
+/* The positions are forward of blocks 0 to 4, and then backward of blocks 3 to 0. There are no other ops. */
 TEST(compile, goes_up_and_down)
 {
     static struct compiled k;
@@ -118,7 +118,8 @@ TEST(compile, orders_micro_batches)
     close_case(&k);
 }
 
-/* Sending a gradient may take one extra position. The gradient lives until the position before the send is due. */
+/* Sending a gradient may take one extra position. The gradient's lifetime ends at the position before the send is
+ * due. */
 TEST(compile, sends_gradients)
 {
     static struct compiled k;
@@ -138,7 +139,8 @@ TEST(compile, sends_gradients)
     close_case(&k);
 }
 
-/* Weights are fetched one position ahead of each use. They live from the position after the fetch is issued. */
+/* Weights are fetched one position ahead of each use. Their lifetime begins at the position after the fetch is
+ * issued. */
 TEST(compile, fetches_weights)
 {
     static struct compiled k;
@@ -148,7 +150,7 @@ TEST(compile, fetches_weights)
     assert_int_equal(fetch->due_before, 1);
     assert_int_equal(fetch->issue_after, POSITIONS - 1);
     check_life(tensor_of(&k, AH_TENSOR_FETCHED, 1, 0), 0, 1);
-    fetch = op_of(&k, AH_PLAN_FETCH, 3, 0); /* backward is two positions after forward, so one fetch does */
+    fetch = op_of(&k, AH_PLAN_FETCH, 3, 0); /* backward is two positions later: one fetch is enough */
     assert_int_equal(fetch->due_before, 3);
     check_life(tensor_of(&k, AH_TENSOR_FETCHED, 3, 0), 2, 5);
     const struct ah_plan_op *gather = op_of(&k, AH_PLAN_GATHER, 0, 0);
@@ -156,7 +158,7 @@ TEST(compile, fetches_weights)
     close_case(&k);
 }
 
-/* All uses of the frozen weights are so close that one fetch serves them. The next fetch follows the last use. */
+/* The uses of the frozen weights are so close together that one fetch is enough. The next follows the last use. */
 TEST(compile, never_fetches_into_weights_in_use)
 {
     static struct compiled k;
@@ -173,7 +175,7 @@ TEST(compile, never_fetches_into_weights_in_use)
     close_case(&k);
 }
 
-/* A device update follows its own gradient, or the last gradient if updates wait for the norm. */
+/* A device update follows the block's own gradient. If updates wait for the norm, it follows the last gradient. */
 TEST(compile, updates_on_the_device)
 {
     static struct compiled k;

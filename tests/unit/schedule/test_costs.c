@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests that an op takes at least as long as its launches, with numbers worked out by hand.
+ * Tests, with numbers worked out by hand, that an op takes no less time than its launches.
  */
 #include "runtime/schedule/costs.h"
 #include "tests/support/check.h"
@@ -11,7 +11,7 @@ TEST(costs, work_takes_no_less_than_its_launches)
     check_near(ah_costs_launched(100, 10, 10), 100, 0);
     check_near(ah_costs_launched(100, 30, 10), 300, 0);
     check_near(ah_costs_launched(0, 2, 10), 20, 0);
-    check_near(ah_costs_launched(0.1, UINT64_C(1) << 40, 0), 0.1, 0); /* launch time not known */
+    check_near(ah_costs_launched(0.1, UINT64_C(1) << 40, 0), 0.1, 0); /* the launch time is not known */
 }
 
 TEST(costs, updates_are_launched)

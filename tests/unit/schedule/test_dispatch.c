@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests dispatch in cases whose order is easy to predict.
+ * Tests dispatch in cases with an easily predicted order.
  */
 #include "runtime/schedule/replay.h"
 #include "tests/property/schedule/choices.h"
@@ -9,7 +9,7 @@
 
 enum { LAYERS = 5 };
 
-/* Makes a case in which all blocks are updated on the host, one tile each, with weights on the device. */
+/* Makes a case with one tile per block. All blocks are updated on the host, and weights are on the device. */
 static void make_case(struct test_case *c, double clip, double copy_us, double adam_us)
 {
     test_case_model(c, LAYERS, 64, false);
@@ -36,7 +36,7 @@ static struct ah_score emit(const struct test_case *c, struct ah_document *docum
     return score;
 }
 
-/* Returns the blocks of the host lane's updates, in order. */
+/* Writes the blocks updated by the host lane, in order, and returns their number. */
 static size_t updates(const struct ah_plan *plan, uint64_t ret_blocks[LAYERS + 2])
 {
     size_t n = 0;
@@ -48,8 +48,8 @@ static size_t updates(const struct ah_plan *plan, uint64_t ret_blocks[LAYERS + 2
     return n;
 }
 
-/* Updates take long, so all gradients arrive before the second update. The head's gradient arrives first and is used
- * first. Then the lowest blocks come first, as the next forward needs them first. FIFO takes the top blocks first. */
+/* Updates take so long that all gradients arrive before the second update. The head's gradient arrives first, so the
+ * head is first. Next are the lowest blocks, as the next forward needs them first. FIFO takes the top blocks first. */
 TEST(dispatch, takes_what_is_needed_first)
 {
     static struct test_case c;
@@ -77,7 +77,7 @@ TEST(dispatch, updates_from_below_after_the_norm)
     struct ah_document document;
     uint64_t blocks[LAYERS + 2];
     make_case(&c, 1, 1, 500);
-    c.costs.norm_us = 1000; /* by then all gradients are on the host */
+    c.costs.norm_us = 1000; /* when the norm is done, all gradients are on the host */
     emit(&c, &document);
     assert_int_equal(updates(document.body.plan, blocks), LAYERS + 2);
     assert_memory_equal(blocks, by_need, sizeof by_need);
@@ -113,7 +113,7 @@ TEST(dispatch, compute_waits_for_the_host)
     test_case_close(&c);
 }
 
-/* If steps end, no work overlaps the next iteration. */
+/* If steps must end, no work overlaps the next iteration. */
 TEST(dispatch, steps_may_end)
 {
     static struct test_case c;
@@ -131,7 +131,7 @@ TEST(dispatch, steps_may_end)
     test_case_close(&c);
 }
 
-/* For a choice slower than the limit, the period comes from the dispatch only, and is right to a few percent. */
+/* If a choice is slower than the limit, its period comes from dispatch alone, and is within a few percent. */
 TEST(dispatch, enough_is_enough)
 {
     static struct test_case c;

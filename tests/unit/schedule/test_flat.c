@@ -47,7 +47,7 @@ TEST(flat, packs_trained_tensors)
 }
 
 /* By hand, the runs are: norm | qkv | bias | output | norm | three tensors of the MLP. If only tensors 1, 3 and 4 are
- * trained, the matrices are not adjacent in the whole vector, and a norm follows. */
+ * trained, the two matrices are not adjacent in the whole vector, so they form two runs. The third run is a norm. */
 TEST(flat, runs_decay_alike)
 {
     struct ah_run_of_elements runs[AH_MODEL_TENSORS_MAX];

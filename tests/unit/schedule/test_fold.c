@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For any groups, walking through the micro-batches adds each once, in order, as in "((g0 + g1) + ...) + (...)". The
- * tests compare with sums written out as texts.
+ * Tests that, for any groups, each micro-batch is added once and in order, as in "((g0 + g1) + ...) + (...)". The
+ * expected sums are written out as texts.
  */
 #include "runtime/schedule/fold.h"
 #include "tests/support/check.h"
@@ -11,7 +11,7 @@
 
 enum { TEXT_MAX = 256 };
 
-/* Writes the sum as training adds it, with two accumulators. */
+/* Writes the sum as text, adding as training does with two accumulators. */
 static void walk(const struct ah_plan_training *training, char *ret_total)
 {
     char total[TEXT_MAX] = "", apart[TEXT_MAX] = "", now[TEXT_MAX];
@@ -72,7 +72,7 @@ static float add_up(const struct ah_plan_training *training, const float *gradie
     return total;
 }
 
-/* Returns a training with groups of sums: bit i of `cuts` ends a group after micro-batch i. */
+/* Returns a training with groups of sums. If bit i of `cuts` is set, a group ends after micro-batch i. */
 static struct ah_plan_training cut(uint64_t micro_batches, unsigned cuts, uint64_t *sums)
 {
     size_t n = 0;

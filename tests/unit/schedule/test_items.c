@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests items of an iteration written by hand: of three blocks, the middle block is updated on the host in two tiles.
+ * Tests the items of an iteration written by hand. Of three blocks, the middle one is updated on the host in two tiles.
  */
 #include "runtime/schedule/schedule_internal.h"
 #include "tests/support/check.h"
@@ -109,12 +109,12 @@ TEST(items, tile_by_tile)
     ah_items_release(&w.memory);
 }
 
-/* Equal positions mean the same iteration: an op issued after a compute op waits for that op. */
+/* Equal positions are in the same iteration. An op issued after a compute op waits for that op. */
 TEST(items, wait_for_the_latest)
 {
     static struct written w;
     write_iteration(&w);
-    w.ops[ADAM].issue_after = FORWARD_0; /* before the copy, so it waits for the previous copy */
+    w.ops[ADAM].issue_after = FORWARD_0; /* issued before the copy: waits for the previous copy */
     w.ops[UPLOAD].due_before = BACKWARD_0;
     w.ops[UPLOAD].issue_after = HEAD;
     build(&w);
@@ -154,7 +154,7 @@ TEST(items, take_and_give_places)
     ah_items_release(&w.memory);
 }
 
-/* For cases in which the middle block's weights are on the host and fetched soon after its gradient is sent. */
+/* In these cases the middle block's weights are on the host, and fetched soon after the block's gradient is sent. */
 enum { FETCH = UPLOAD, ELEMENTS = 1000 };
 
 static void write_fetched(struct written *w, uint64_t fetched)
@@ -165,7 +165,7 @@ static void write_fetched(struct written *w, uint64_t fetched)
     w->ops[FETCH].bytes = fetched * w->iteration.weight_bytes;
 }
 
-/* If more weights are fetched than trained, the tiles differ, so a fetch waits for the last tile's update. */
+/* If more weights are fetched than trained, the tiles differ. So a fetch waits for the update's last tile. */
 TEST(items, fetch_what_is_updated)
 {
     static struct written w;
@@ -183,7 +183,7 @@ TEST(items, fetch_what_is_updated)
     ah_items_release(&w.memory);
 }
 
-/* Weights fetched after the last position of a gradient may use its memory, so they wait for the gradient's copy. */
+/* Weights fetched after a gradient's last position may use its memory, so the fetch waits for the gradient's copy. */
 TEST(items, fetch_into_a_place_that_is_left)
 {
     static struct written w;
@@ -198,7 +198,7 @@ TEST(items, fetch_into_a_place_that_is_left)
     ah_items_release(&w.memory);
 }
 
-/* For cases in which the middle block is streamed: its update follows BACKWARD_0 in two tiles, one in the next step. */
+/* In these cases the middle block is streamed. Its update follows BACKWARD_0 in two tiles, one in the next step. */
 enum {
     STREAMED_UPDATE = SEND,
     STREAMED_IN,
@@ -238,7 +238,7 @@ TEST(items, states_visit_the_device)
     uint32_t compute[STREAMED_POSITIONS];
     write_streamed(&w, compute);
     build(&w);
-    uint32_t update[] = {6, 1}; /* the tile after the head is tile 0 */
+    uint32_t update[] = {6, 1}; /* the tile that comes after the head is tile 0 */
     for (size_t tile = 0; tile < 2; tile++) {
         uint32_t in = item(&w, STREAMED_IN, tile), out = item(&w, STREAMED_OUT, tile);
         assert_int_equal(item(&w, STREAMED_UPDATE, tile), update[tile]);

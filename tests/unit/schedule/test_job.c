@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests sizes against hand calculations from the published formulas (Korthikanti et al. without scores and dropout, and
- * the same for gated MLPs and grouped heads), with the published shapes of the models.
+ * Compares sizes with hand calculations for the published shapes of the models. The formulas are those of Korthikanti
+ * et al. without scores and dropout, and their extensions to gated MLPs and grouped heads.
  */
 #include "tests/property/schedule/jobs.h"
 
@@ -17,14 +17,14 @@ static const struct {
     const char *model;
     uint64_t chunk_tokens, keep, selective;
 } published[] = {
-    /* 32h + 4a with h 768, a 12, plus 16 for two layer norms; selective has 20h + 4a. */
+    /* `keep` has 32h + 4a with h 768, a 12, plus 16 for two layer norms. `selective` has 20h + 4a. */
     {"gpt2-124m", 1024, 32 * 768 + 4 * 12 + 16 - 2 * 768, 20 * 768 + 4 * 12 - 2 * 768},
-    /* 8h + 4ad + 4kd + 6f + 4a + 8; selective is less by two norms (4h) and the product (2f). */
+    /* `keep` has 8h + 4ad + 4kd + 6f + 4a + 8. `selective` has two norms (4h) and the product (2f) less. */
     {"llama-2-7b", 2048, 16 * 4096 + 6 * 11008 + 4 * 32 + 8 - 2 * 4096,
      12 * 4096 + 4 * 11008 + 4 * 32 - 2 * 4096},
     {"llama-3-8b", 512, 12 * 4096 + 4 * 1024 + 6 * 14336 + 4 * 32 + 8 - 2 * 4096,
      8 * 4096 + 4 * 1024 + 4 * 14336 + 4 * 32 - 2 * 4096},
-    /* Keep has q (2048) and k (1024) twice, with statistics of 16 + 8 heads. */
+    /* `keep` has q (2048) and k (1024) twice, with statistics of 16 + 8 heads. */
     {"qwen3-0.6b", 256,
      8 * 1024 + 4 * 2048 + 4 * 1024 + 6 * 3072 + 4 * 16 + 8 + 2 * (2048 + 1024) + 4 * 24 - 2 * 1024,
      4 * 1024 + 4 * 2048 + 4 * 1024 + 4 * 3072 + 4 * 16 - 2 * 1024},
@@ -53,17 +53,17 @@ TEST(job, scratch_of_llama)
     const struct ah_job_group *layer = test_job_group(&j.job, AH_BLOCK_LAYER);
     const uint64_t t = 2048, h = 4096, f = 11008;
     assert_int_equal(layer->forward_work_bytes[AH_ACTIVATIONS_KEEP], 0);
-    /* The MLP where it needs the most: middle, gate, up and their product. */
+    /* The MLP needs the most where the middle, gate, up and their product are in memory. */
     assert_int_equal(layer->forward_work_bytes[AH_ACTIVATIONS_RECOMPUTE], t * (2 * h + 6 * f));
     /* The gradients of gate and up, and the gradient of their input. */
     assert_int_equal(layer->backward_work_bytes[AH_ACTIVATIONS_KEEP], t * (4 * f + 2 * h));
     assert_int_equal(layer->input_bytes, t * 2 * h);
-    /* One chunk: norm's output and statistics, logits and their gradient, loss. */
+    /* The head has one chunk: the norm's output and statistics, logits and their gradient, and the loss. */
     const struct ah_job_group *head = test_job_group(&j.job, AH_BLOCK_HEAD);
     assert_int_equal(head->forward_work_bytes[AH_ACTIVATIONS_KEEP], t * (2 * h + 4 + 6 * 32000 + 4));
     assert_int_equal(test_job_group(&j.job, AH_BLOCK_EMBEDDING)->backward_work_bytes[0], t * 8);
     test_job_close(&j);
-    /* Several chunks: also the gradient of the table in fp32. */
+    /* With several chunks, the head also needs the table's gradient in fp32. */
     test_job_open(&j, "llama-2-7b", training(3, 1, 2048, AH_BF16));
     head = test_job_group(&j.job, AH_BLOCK_HEAD);
     assert_int_equal(head->forward_work_bytes[AH_ACTIVATIONS_KEEP],
@@ -153,7 +153,7 @@ TEST(job, groups_by_trained_tensors)
     check_group(&j.job.groups[7], "head", 33, 1, true, true);
     assert_int_equal(j.job.group_of[31], 3);
     assert_int_equal(j.job.groups[6].trained_elements, 0);
-    /* A frozen block keeps only what passing the gradient needs: no norm's output, and not the product. */
+    /* A frozen block saves only what passing the gradient on needs: neither the norms' outputs nor the product. */
     assert_int_equal(j.job.groups[3].saved_bytes[0] - j.job.groups[6].saved_bytes[0],
                      64 * (4 * 4096 + 2 * 14336));
     test_job_close(&j);

@@ -25,7 +25,7 @@ static void check_offsets(const struct ah_layout_tensor *tensors, const uint64_t
                      (double)units[i]);
 }
 
-/* Weights, a stack of three tensors, a gradient in memory that the stack no longer uses, and scratch on the stack. */
+/* The tensors are weights, a stack of three, a gradient in memory that the stack has left, and scratch on the stack. */
 TEST(layout, persistent_stack_others)
 {
     struct ah_layout_tensor tensors[] = {
@@ -46,7 +46,7 @@ TEST(layout, persistent_stack_others)
                 result.by_class[AH_CLASS_WEIGHTS] == 10 * UNIT && result.by_class[AH_CLASS_GRADIENTS] == 0);
 }
 
-/* A stack that begins in the middle of the circular order is laid out like a stack that begins at position 0. */
+/* The positions are a circle. A stack beginning in the middle is laid out like one beginning at position 0. */
 TEST(layout, the_stack_goes_around)
 {
     struct ah_layout_tensor tensors[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests that names of blocks and tensors read back as they are written, and that other names are refused.
+ * Tests that written names of blocks and tensors can be read, and that other names are refused.
  */
 #include "runtime/schedule/schedule_internal.h"
 #include "tests/support/check.h"
@@ -27,7 +27,7 @@ TEST(names, are_read_as_they_are_written)
     }
 }
 
-/* Names in a part of a model, whose block 0 is the model's block 2. */
+/* The names are those in part of a model. Its block 0 is the model's block 2. */
 TEST(names, are_those_of_the_model)
 {
     const struct ah_name_blocks blocks = {.of_model = BLOCKS, .first = 2};

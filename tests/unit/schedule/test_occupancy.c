@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the bytes of each class at each position of a plan, by hand and against a full search.
+ * Tests the bytes of each class at each position of a plan, against numbers worked out by hand and a full search.
  */
 #include "runtime/schedule/occupancy.h"
 #include "tests/support/check.h"

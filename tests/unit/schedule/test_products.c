@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the list of a job's products, which has each product of its programs once, and selecting from a table.
+ * Tests the list of a job's products, with each product of its programs once. Also tests selecting from a table.
  */
 #include "runtime/device/algorithm.h"
 #include "runtime/schedule/products.h"
@@ -18,7 +18,7 @@ static size_t count(const struct ah_algorithm *products, size_t n, const struct 
     return times;
 }
 
-/* Checks that every product of one program is listed; returns the number of products. */
+/* Checks that every product of one program is listed, and returns their number. */
 static size_t check_program(const struct ah_program *program, const struct ah_algorithm *products, size_t n)
 {
     size_t found = 0;
@@ -59,7 +59,7 @@ TEST(products, are_those_of_the_programs)
     }
 }
 
-/* From a table with half of the products, other entries and times, selects that half without times. */
+/* The table has half of the job's products, other entries, and times. Selecting gives that half, without times. */
 TEST(products, are_selected_from_a_table)
 {
     static struct ah_metric us = {.n = 1, .median = 2, .min = 2, .max = 2};

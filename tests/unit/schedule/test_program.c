@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests programs of blocks against published formulas for flops, and their steps and saved tensors by hand.
+ * Compares the flops of blocks' programs with published formulas, and tests steps and saved tensors by hand.
  */
 #include "runtime/schedule/program.h"
 #include "tests/property/schedule/jobs.h"
@@ -24,7 +24,7 @@ static double flops_of(const struct ah_job *job, const struct ah_job_group *grou
     return sum;
 }
 
-/* All products except attention take 12 b s L h^2 (1 + g f/h + k/a + V/(2 L h)) flops, the general formula. */
+/* By the general formula, all products except attention take 12 b s L h^2 (1 + g f/h + k/a + V/(2 L h)) flops. */
 TEST(program, products_follow_the_general_formula)
 {
     static const char *const names[] = {"llama-2-7b", "llama-3-8b", "mistral-7b", "qwen2.5-7b"};
@@ -47,7 +47,7 @@ TEST(program, products_follow_the_general_formula)
     }
 }
 
-/* A layer with f = 4h: 24 b s h^2 flops forward, double that backward; recompute repeats all but the last product. */
+/* With f = 4h: 24 b s h^2 flops forward, double that backward. Recomputing repeats all but the last product. */
 TEST(program, recompute_costs_a_forward)
 {
     struct test_job j;
@@ -112,7 +112,7 @@ static void check_steps(const struct ah_job *job, enum ah_block_kind kind, enum 
     }
 }
 
-/* 2500 tokens in chunks of 1024: two whole chunks, and one of 452. */
+/* 2500 tokens in chunks of 1024 are two whole chunks and one of 452. */
 TEST(program, the_head_goes_by_chunks)
 {
     enum { V = 50257, H = 768 };
@@ -137,7 +137,7 @@ TEST(program, the_head_goes_by_chunks)
     test_job_close(&j);
 }
 
-/* With an odd vocabulary, rows of logits and of their gradient are padded to whole lines; the vocabulary is not. */
+/* If the vocabulary is odd, rows of logits and of their gradient are padded to whole lines; the vocabulary is not. */
 TEST(program, rows_of_logits_are_aligned)
 {
     enum { V = 50257, PITCH = 50304, CHUNK = 1024 };
@@ -212,7 +212,7 @@ TEST(program, steps_of_llama)
     test_job_close(&j);
 }
 
-/* A bias is stored between the weights of gate and up, so each has its own products. Input gradients add in fp32. */
+/* The bias is between the weights of gate and up, so each has its own products. Input gradients are added in fp32. */
 TEST(program, gate_and_up_with_biases_are_two_products)
 {
     enum { H = 4096, F = 14336, T = 64 };
@@ -246,7 +246,7 @@ TEST(program, gate_and_up_with_biases_are_two_products)
     test_job_close(&j);
 }
 
-/* Backward of the lowest trained block ends at its lowest trained tensor. */
+/* The backward pass of the lowest trained block ends at the block's lowest trained tensor. */
 TEST(program, stops_at_the_lowest_trained_tensor)
 {
     static const char *patterns[] = {"layer.0.mlp.up.weight"};

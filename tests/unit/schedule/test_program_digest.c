@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A group's digest changes if and only if the work of its ops changes.
+ * Tests that a group's digest changes if and only if the work of the group's ops changes.
  */
 #include "runtime/schedule/program.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Replays invalid plans: each must give a document error that says what is wrong, and none may crash.
+ * Tests replaying invalid plans. Each must give a document error that says what is wrong, and none may crash.
  */
 #include "runtime/schedule/replay.h"
 #include "tests/property/schedule/choices.h"
@@ -255,7 +255,7 @@ static void parse(struct ah_document *document, const struct ah_buffer *text)
     CHECK_OK(ah_document_parse(document, "plan.json", text->data, text->size, AH_DOCUMENT_PLAN, &err), err);
 }
 
-/* Spoils a plan in memory, prints it if possible, and runs it if it reads back; returns true if it read back. */
+/* Spoils a plan in memory, and prints it if possible. If the text can be read, replays the plan and returns true. */
 static bool try_spoiled(const struct ah_buffer *valid, uint64_t *seed)
 {
     struct ah_document document = {0}, again = {0};

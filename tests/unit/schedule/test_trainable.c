@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests which tensors the patterns of a training select: the last match decides.
+ * Tests which tensors are selected by the patterns of a training. The last matching pattern decides.
  */
 #include "runtime/schedule/trainable.h"
 #include "tests/property/schedule/jobs.h"
@@ -40,7 +40,7 @@ static int match(struct test_job *j, const char *const *patterns, size_t n, uint
     return ah_trainable_match(j->document.body.model, patterns, n, trained, err);
 }
 
-/* Tensors of llama: 0 attention_norm, 1 qkv, 2 output, 3 mlp_norm, 4 gate, 5 up, 6 down. */
+/* The tensors of llama are 0 attention_norm, 1 qkv, 2 output, 3 mlp_norm, 4 gate, 5 up, 6 down. */
 TEST(trainable, last_match_counts)
 {
     static const char *const patterns[] = {"*", "!layer.*", "layer.3.*", "!layer.*.mlp.up.weight",

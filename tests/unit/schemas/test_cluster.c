@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks the example clusters, which are published with HexiScale: their peak rates add up to the paper's sums.
+ * Tests that the peak rates of the example clusters, published with HexiScale, add up to the paper's sums.
  */
 #include "schemas/cluster.h"
 #include "tests/support/documents.h"

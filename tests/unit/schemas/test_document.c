@@ -36,7 +36,7 @@ static char *read_text(const char *path)
     return text.data;
 }
 
-/* Checks that `path`, with its first `from` replaced by `to`, is refused with `fault` and a message with `part`. */
+/* Replaces the first `from` in `path` with `to`. Reading must fail with `fault` and a message containing `part`. */
 static void check_refused(const char *path, const char *from, const char *to, enum ah_document_fault fault,
                           const char *part)
 {
@@ -251,7 +251,7 @@ TEST(document, keeps_the_reason_behind_a_long_name)
     check_text_has(err.text, "\xc3\xa9...\xc3\xa9");
 }
 
-/* A text over 16 MiB that is not a run log is refused without reading it. */
+/* A text over 16 MiB that is no run log is refused unread. */
 TEST(document, refuses_what_is_too_large)
 {
     size_t size = (16u << 20) + 1;
@@ -380,7 +380,7 @@ TEST(document, looks_up_paths)
     ah_document_release(&plan);
 }
 
-/* An absent optional field has its default, or is absent if it has no default; the internal marker never shows. */
+/* An absent optional field has its default value, or is absent if it has none. The internal marker is never seen. */
 TEST(document, looks_up_absent_fields)
 {
     static const struct ah_value absent = {AH_VALUE_ABSENT, 0, NULL};

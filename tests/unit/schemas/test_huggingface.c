@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests reading config.json of each family: what is accepted, refused by name, or warned about.
+ * Tests reading config.json of each family: what is accepted, what is refused by name, and what gives a warning.
  */
 #include "base/file.h"
 #include "schemas/document.h"
@@ -305,7 +305,7 @@ TEST(huggingface, windows_follow_the_family)
         "layer_types: has sliding_attention without a window");
 }
 
-/* transformers reads a mistral with layer_types as a different model, and a window of 0 as an error. */
+/* transformers takes a mistral with layer_types for a different model, and gives an error for a window of 0. */
 TEST(huggingface, mistral_takes_layer_types)
 {
 #define MISTRAL(more) FAMILY("mistral", ",\"num_key_value_heads\":2" more)
@@ -368,7 +368,7 @@ TEST(huggingface, refuses_a_window_of_nothing)
     }
 }
 
-/* Cases: null where transformers refuses it, and keys that have an effect although the family does not declare them. */
+/* transformers refuses null in some fields. Some keys have an effect although the family does not declare them. */
 TEST(huggingface, refuses_what_transformers_reads_otherwise)
 {
 #define QWEN2(more) FAMILY("qwen2", ",\"num_key_value_heads\":2" more)
@@ -448,7 +448,7 @@ TEST(huggingface, what_is_read_is_in_the_table_of_keys)
             if ((effect == AH_HUGGINGFACE_COMPUTED || effect == AH_HUGGINGFACE_DROPOUT) &&
                 !ah_field_find(table, key->name))
                 fail_msg("'%s' is in the table and not read in %s", key->name, ah_words_family[family]);
-            assert_ptr_equal(ah_huggingface_key_find(key->name), key); /* no key twice */
+            assert_ptr_equal(ah_huggingface_key_find(key->name), key); /* no key occurs twice */
         }
     }
 }
@@ -479,7 +479,7 @@ static void put_row(struct ah_buffer *out, const struct ah_huggingface_key *key)
     ah_buffer_puts(out, "\n");
 }
 
-/* docs/huggingface.md must show the table; if it does not, the test prints what belongs there. */
+/* docs/huggingface.md must contain the table. If it does not, the test prints the right text. */
 TEST(huggingface, docs_show_the_table_of_keys)
 {
     struct ah_buffer page = {0}, out = {0};
@@ -510,7 +510,7 @@ TEST(huggingface, warns_once_of_each_key_without_effect)
     ah_document_release(&document);
 }
 
-/* Keys without effect that transformers' base class, generation settings and common tools write into config.json. */
+/* Keys without effect, written into config.json by transformers' base class, generation settings and common tools. */
 TEST(huggingface, common_keys_without_effect_need_no_word)
 {
     static const char base[] =
@@ -556,7 +556,7 @@ TEST(huggingface, names_come_from_the_path)
     }
 }
 
-/* A model from any config prints as a model document that our own reader accepts. */
+/* The model read from any config can be printed as a model document, and our reader accepts that document. */
 TEST(huggingface, prints_a_model_of_ours)
 {
     static const char *const texts[] = {"{" GPT2_SIZES "}", LLAMA(",\"attention_bias\":true"),

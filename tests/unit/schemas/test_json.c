@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests printing JSON: numbers are short and read back exactly in any locale; text is escaped; lines are filled.
+ * Tests printing JSON. Numbers are short and exact in any locale, text is escaped, and lines are filled.
  */
 #include "schemas/json.h"
 #include "tests/support/check.h"
@@ -97,7 +97,7 @@ TEST(json, layout_fills_lines)
     size_t lines = 0;
     for (char *line = strtok(out.data, "\n"); line; line = strtok(NULL, "\n"), lines++)
         assert_true(strlen(line) <= AH_JSON_LINE);
-    assert_int_equal(lines, 8); /* 60 numbers of 6 columns in lines of 110, and four brackets */
+    assert_int_equal(lines, 8); /* 60 numbers of 6 columns, in lines of 110, and four brackets */
     ah_buffer_release(&out);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the scanner against the traps of RFC 8259 (cases of the public JSON test suites, written out by hand).
+ * Tests the scanner on the traps of RFC 8259, with cases of the public JSON test suites written out by hand.
  */
 #include "schemas/json.h"
 #include "tests/support/check.h"
@@ -33,7 +33,7 @@ static const struct sample samples[] = {
     {"\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"", NULL},
     {"\"\xf4\x8f\xbf\xbf\"", NULL},
     {"{\"a\":{\"b\":[1,2,{\"c\":null}]}}", NULL},
-    {"{\"a\":1,\"a\":2}", NULL}, /* refused later, in the tree */
+    {"{\"a\":1,\"a\":2}", NULL}, /* the tree refuses it later */
 
     {"", "is empty"},
     {"  \n", "is empty"},
@@ -99,7 +99,7 @@ static const struct sample samples[] = {
     {"\xfe\xff\x00{", "the file is UTF-16"},
 };
 
-/* Scans a copy without a NUL at its end, so the address sanitizer sees reads beyond it. */
+/* Scans a copy without a NUL at its end, so that the address sanitizer notices reads beyond the end. */
 static int scan(const char *text, size_t size, struct ah_error *err)
 {
     char *copy = malloc(size ? size : 1);
@@ -174,7 +174,7 @@ TEST(json_scan, bounds_the_number_of_values)
     free(text);
 }
 
-/* Every prefix and every single changed byte of a text must end in a verdict, inside its bounds. */
+/* The scanner judges every prefix of a text, and the text with any byte changed, without reading out of bounds. */
 TEST(json_scan, stays_inside_mutated_text)
 {
     static const char text[] = "{\"a\\u00e9\":[1.5e-3,true,\"\\ud83d\\ude00\xc3\xa9\"],\"b\":{}}";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests blocks in a machine document, which are found by program and threads and occur only once.
+ * Tests blocks in a machine document. A block is found by its program and threads, and occurs only once.
  */
 #include "schemas/document.h"
 #include "schemas/machine.h"
@@ -21,7 +21,7 @@ static const char head[] =
     "\"device\": {\"kind\": \"cpu\", \"name\": \"c\", \"memory_bytes\": 1000, \"reserve_bytes\": 0, "
     "\"bf16\": true}";
 
-/* Parses a document with these entries of `blocks`; NULL: without the field. */
+/* Parses a document with these entries of `blocks`, or without the field if NULL. */
 static int parse(const char *blocks, struct ah_document *ret_document, struct ah_error *err)
 {
     char text[4096];
@@ -62,7 +62,7 @@ TEST(machine, needs_no_blocks)
     ah_document_release(&document);
 }
 
-/* Profiles made before launches were measured have none. */
+/* Profiles have no launches if they were made before launches were measured. */
 TEST(machine, needs_no_launches)
 {
     struct ah_document document;

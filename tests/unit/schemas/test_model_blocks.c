@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests shapes, parameter counts and groups of blocks of known models, against the published sizes.
+ * Compares shapes, parameter counts and groups of blocks of known models with the published sizes.
  */
 #include "schemas/model.h"
 #include "tests/support/check.h"

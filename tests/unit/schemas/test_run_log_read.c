@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A log cut at any byte is read up to its last whole line, and can be resumed from any step in it.
+ * Tests that a log cut at any byte is read up to its last whole line, and that a run can be resumed from any step in
+ * the log.
  */
 #include "schemas/run_log_read.h"
 
@@ -37,7 +38,7 @@ static int read_part(struct scene *scene, const char *bytes, size_t size)
     return ah_run_log_read(scene->path, &scene->text, &scene->err);
 }
 
-/* Returns the number of whole lines in the first `size` bytes; a last line that lacks only its newline counts. */
+/* Returns the number of whole lines in the first `size` bytes. A last line without its newline counts as whole. */
 static size_t whole_lines(const struct scene *scene, size_t size, size_t *ret_bytes)
 {
     size_t n = 0, at = 0;
@@ -77,7 +78,7 @@ TEST_IN(run_log_read, takes_a_log_that_is_cut_at_any_byte, root_make, root_remov
     ah_buffer_release(&scene.whole);
 }
 
-/* The bytes before any step, and before the end line, form a log that can be resumed from that point. */
+/* The bytes before any step, and those before the end line, are a log from which a run can be resumed. */
 TEST_IN(run_log_read, finds_where_a_run_goes_on, root_make, root_remove)
 {
     struct scene scene;
@@ -100,7 +101,7 @@ TEST_IN(run_log_read, finds_where_a_run_goes_on, root_make, root_remove)
     ah_buffer_release(&scene.whole);
 }
 
-/* An error before the last line is not a cut, and a file that is not a log does not count as the beginning of a log. */
+/* An error before the last line is no cut. A file that is not a log does not count as the beginning of one. */
 TEST_IN(run_log_read, refuses_what_is_no_cut, root_make, root_remove)
 {
     struct scene scene;

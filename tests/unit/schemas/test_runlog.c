@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests run logs line by line, and the numeric signature in them.
+ * Tests reading run logs line by line, and their numeric signature.
  */
 #include "base/file.h"
 #include "schemas/plan.h"
@@ -97,7 +97,7 @@ TEST(runlog, steps_do_not_go_back)
     ah_document_release(&document);
 }
 
-/* Inserts text as line 5 of the log, after step 6, or before line 1, and checks the message. */
+/* Inserts text into the log, as line 5, after step 6 or before line 1, and checks the message. */
 TEST(runlog, names_the_line_that_is_wrong)
 {
     static const struct {
@@ -156,7 +156,7 @@ TEST(runlog, signature_names_the_first_field_that_differs)
     load_document(&plan, "tests/golden/schemas/documents/plan.json", AH_DOCUMENT_PLAN);
     struct ah_signature a = log.body.runlog->numeric_signature;
     struct ah_signature b = plan.body.plan->numeric_signature;
-    check_differs(&a, &b, NULL); /* a plan has no fields of a run */
+    check_differs(&a, &b, NULL); /* a plan has none of a run's fields */
     b.seq = 512;
     check_differs(&a, &b, "seq");
     b = a;

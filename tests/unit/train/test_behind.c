@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests finding the rank that holds up the others, from reports of who waits for whom.
+ * Tests finding the rank that delays the others. Each rank reports for which other rank it waits.
  */
 #include "runtime/train/behind.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the offset of two clocks: its error is within the reported bound, which is small if both ways were fast once.
+ * Tests the offset of two clocks. Its error is within the reported bound, small if each direction was fast once.
  */
 #include "runtime/train/clocks.h"
 #include "tests/support/check.h"
@@ -14,7 +14,7 @@ TEST(clocks, of_none_are_one)
     assert_int_equal(within_ns, 0);
 }
 
-/* A message takes at least 10 us in each direction; two of three messages are up to 10 ms late. */
+/* A message takes 10 us or more in each direction. Two of three messages are up to 10 ms late. */
 TEST(clocks, are_found_by_all_ways)
 {
     uint64_t seed = check_seed(31);

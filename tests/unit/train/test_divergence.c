@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests when a run counts as diverging, which depends on medians of the loss, not on single steps.
+ * Tests which runs count as diverging. This depends on medians of the loss, not on single steps.
  */
 #include "runtime/train/divergence.h"
 #include "tests/support/check.h"
@@ -19,7 +19,7 @@ TEST(divergence, is_a_median_that_rose_by_more_than_a_fifth)
         struct ah_divergence divergence = {0};
         assert_false(after(&divergence, 8, 5, &last));
         assert_true(divergence.first == 5);
-        assert_false(after(&divergence, 15, 100, &last)); /* not 16 steps yet */
+        assert_false(after(&divergence, 15, 100, &last)); /* fewer than 16 steps so far */
         assert_true(after(&divergence, 1, 100, &last));
         assert_true(last == 100);
         assert_int_equal(after(&divergence, 16, above ? 6.01 : 6, &last), above);
@@ -41,7 +41,7 @@ TEST(divergence, is_told_by_medians_and_not_by_single_steps)
 
 TEST(divergence, ends_when_the_loss_falls_again)
 {
-    struct ah_divergence divergence = {.first = 4}; /* median at the start of the previous run */
+    struct ah_divergence divergence = {.first = 4}; /* the median at the start of the previous run */
     double last = 0;
     assert_true(after(&divergence, 16, 5, &last));
     assert_true(after(&divergence, 7, 4, &last));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the check of hosts, as their ranks describe them, against what the plan needs.
+ * Tests the check that hosts, described by their ranks, have what the plan needs.
  */
 #include "runtime/train/follower.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests what a rank reports to have waited for when it lost its world.
+ * Tests the message of a rank that lost its world while it waited for another rank.
  */
 #include "runtime/train/links.h"
 
@@ -17,7 +17,7 @@ struct rank {
     struct ah_comm *comm;
     pthread_t thread;
     enum ah_links_purpose purpose; /* purpose of the first channel */
-    int rc;                        /* result of the move that the lost world ended */
+    int rc;                        /* result of the move during which the world was lost */
 };
 
 static void open_rank(struct rank *rank)
@@ -30,7 +30,7 @@ static void open_rank(struct rank *rank)
     assert_int_equal(ah_comm_channels(rank->comm, channels, 2, NULL), AH_OK);
 }
 
-/* Receives all messages that are sent, then waits for one more. */
+/* Receives all sent messages and waits for one more. */
 static void *receive(void *context)
 {
     struct rank *rank = context;
@@ -63,7 +63,7 @@ struct pair {
     struct rank ranks[2];
 };
 
-/* Rank 1 waits for one more message with this purpose, and rank 0 revokes the world. */
+/* Makes rank 1 wait for one more message with this purpose. Meanwhile rank 0 revokes the world. */
 static void lose(struct pair *pair, enum ah_links_purpose purpose, const char *waits)
 {
     struct ah_error why = {.code = AH_E_NUMERIC, .text = "not finite"};
@@ -109,7 +109,7 @@ TEST(links, a_rank_says_what_it_waited_for)
     }
 }
 
-/* A failing op revokes the world, and a thread that waits for another rank learns of the loss before the op's error. */
+/* A failing op revokes the world. A thread that waits for another rank learns of the loss before the op's error. */
 TEST(links, a_failure_has_its_code_and_its_rank_once_however_a_rank_hears_of_it)
 {
     struct pair pair;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compares measured overlap with a count over every moment.
+ * Compares the measured overlap with a count over single moments.
  */
 #include "runtime/train/overlap.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests ways of NICs: a way carries one message at a time, the lowest turn is first, and all ranks share one page.
+ * Tests ways of NICs. A way carries one message at a time, the lowest turn first. All ranks share one page.
  */
 #include "runtime/train/paced_nics.h"
 
@@ -31,8 +31,8 @@ TEST(paced_nics, a_way_is_taken_by_one_at_a_time)
 {
     struct ah_paced_nics *nics = new_ways();
     const uint64_t first_ns = take(nics, 0, 0, 1, 20);
-    assert_true(take(nics, 1, 1, 0, 20) - first_ns < 20 * MS); /* the opposite direction */
-    assert_true(take(nics, 2, 0, 2, 0) >= first_ns);           /* nothing to send, so no wait */
+    assert_true(take(nics, 1, 1, 0, 20) - first_ns < 20 * MS); /* the opposite direction is free */
+    assert_true(take(nics, 2, 0, 2, 0) >= first_ns);           /* no wait, because nothing is sent */
     const uint64_t second_ns = take(nics, 3, 0, 2, 20);
     assert_true(second_ns >= first_ns + 20 * MS);
     assert_true(ah_threads_now_ns() >= second_ns);
@@ -55,7 +55,7 @@ static void *take_later(void *context)
     return NULL;
 }
 
-/* The order of arrival does not matter. */
+/* The message with the lowest turn goes first, whatever the order of arrival. */
 TEST(paced_nics, of_those_who_wait_the_lowest_turn_goes_first)
 {
     struct ah_paced_nics *nics = new_ways();

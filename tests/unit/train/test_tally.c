@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests which steps of a simulated run count, and for which numbers.
+ * Tests which steps of a simulated run count for which numbers.
  */
 #include "runtime/train/tally.h"
 #include "tests/support/tiny_plan.h"
@@ -52,9 +52,9 @@ TEST_IN(tally, times_steps_from_the_one_before, tiny_plan_load, tiny_plan_releas
     check_median(tally, 30);
     check_near(step(tally, 3, 680), 50, 1e-12);
     check_median(tally, 40);
-    ah_tally_begin(tally, 1000000); /* 320 us of other work in between */
+    ah_tally_begin(tally, 1000000); /* other work took 320 us before this step */
     check_near(step(tally, 4, 1900), 900, 1e-12);
-    check_median(tally, 40); /* step 4 follows a drain: not counted */
+    check_median(tally, 40); /* step 4 follows a drain, so it does not count */
     check_near(step(tally, 5, 1960), 60, 1e-12);
     check_median(tally, 50);
     ah_tally_free(tally);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests what a rank waits for, according to the ops of its lanes, while messages of all kinds are under way.
+ * Tests for what a rank waits, according to the ops of its lanes, while messages of all kinds are in progress.
  */
 #include "runtime/comm/loop/loop.h"
 #include "runtime/train/trainer_internal.h"
@@ -13,7 +13,7 @@
 
 enum { MESSAGES = 4, MICRO_BATCHES = 2 };
 
-/* Channels of rank 1, all to or from rank 0, which moves no message. */
+/* The channels of rank 1. All lead to or from rank 0, which moves no message. */
 static const struct ah_comm_channel asked[MESSAGES] = {
     {.purpose = AH_LINKS_OUTPUT, .most_bytes = 8},
     {.purpose = AH_LINKS_GRADIENT, .most_bytes = 8},
@@ -82,7 +82,7 @@ static void open_world(void)
     pthread_join(other, NULL);
 }
 
-/* Opens both ranks. `messages` has a bit for each channel of `asked` that has a message under way. */
+/* Opens both ranks. If bit i of `messages` is set, a message of channel asked[i] is in progress. */
 static void open_scene(unsigned messages)
 {
     struct ah_comm_under_way under_way[MESSAGES];
@@ -118,7 +118,7 @@ static void close_scene(void)
     ah_comm_hub_free(scene.hub);
 }
 
-/* Puts an op on `lane`. It runs if `n` is 0; otherwise it waits for the unfinished first op of each of `lanes`. */
+/* Submits an op to `lane`. If `n` is 0, it runs. Otherwise it waits for the unfinished first op of each of `lanes`. */
 static void put_op(uint32_t lane, uint32_t n, const uint32_t *lanes)
 {
     heads[lane] = (struct ah_device_head){.submitted = 1, .any = true, .n_waits = n};
@@ -167,7 +167,7 @@ TEST(whereabouts, of_all_messages_the_one_that_compute_needs_counts)
     for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++) {
         put_op(AH_LANE_COMPUTE, 1, &lanes[i]);
         expect(messages[i]);
-        put_op(AH_LANE_H2D, 1, &lanes[i]); /* compute waits for it by way of h2d */
+        put_op(AH_LANE_H2D, 1, &lanes[i]); /* compute waits for this lane through h2d */
         put_op(AH_LANE_COMPUTE, 1, &(const uint32_t){AH_LANE_H2D});
         expect(messages[i]);
     }
@@ -190,13 +190,13 @@ TEST(whereabouts, own_work_counts_before_messages)
     close_scene();
 }
 
-/* A receive starts as soon as its memory is free, long before an op needs the message, so it does not count. */
+/* A receive starts when its memory is free, long before an op needs the message. So the receive does not count. */
 TEST(whereabouts, a_word_counts_where_compute_has_nothing_to_do)
 {
     open_scene(ALL);
     put_op(AH_LANE_RECEIVE_BEFORE, 0, NULL);
     expect(WORD);
-    put_op(AH_LANE_COMPUTE, 1, &(const uint32_t){AH_LANE_H2D}); /* h2d has no op yet */
+    put_op(AH_LANE_COMPUTE, 1, &(const uint32_t){AH_LANE_H2D}); /* h2d has no op at this point */
     expect(WORD);
     close_scene();
     open_scene(1u << OUTPUT);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests one checkpoint: it loads bit for bit, and a change to its files is refused with the name of the file or field.
+ * Tests one checkpoint. Loading gives the saved bits. If a file was changed, loading fails and names the file or field.
  */
 #include "runtime/train/checkpoint/checkpoint_folder.h"
 
@@ -62,7 +62,7 @@ TEST_IN(checkpoint, comes_back_bit_for_bit, root_make, root_remove)
         {AH_BF16, AH_BF16, 0, NULL, 20000, 0},
         {AH_FP32, AH_BF16, 0, "!layer.0.*", 1, 0},
         {AH_BF16, AH_FP32, 0, "!embedding.*", 30000, 0},
-        {AH_BF16, AH_BF16, 60000, NULL, 0, 0}, /* a vector has more than one piece */
+        {AH_BF16, AH_BF16, 60000, NULL, 0, 0}, /* a vector has several pieces */
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct training run;
@@ -76,7 +76,7 @@ TEST_IN(checkpoint, comes_back_bit_for_bit, root_make, root_remove)
     }
 }
 
-/* One owner or several write equal files, manifest and digests included, and one owner or several can read them. */
+/* One owner or several write equal files, including manifest and digests. One owner or several can read them. */
 TEST_IN(checkpoint, of_several_owners_is_that_of_one, root_make, root_remove)
 {
     static const struct training_options cases[] = {
@@ -106,7 +106,7 @@ TEST_IN(checkpoint, of_several_owners_is_that_of_one, root_make, root_remove)
     }
 }
 
-/* Checks the manifest's offsets against the bytes of the files, and sizes and digests with sha256sum. */
+/* Compares the manifest's offsets with the bytes of the files, and its sizes and digests with sha256sum's output. */
 TEST_IN(checkpoint, says_where_everything_is, root_make, root_remove)
 {
     struct training run;
@@ -177,7 +177,7 @@ TEST_IN(checkpoint, of_another_run_is_refused_by_field, root_make, root_remove)
     training_release(&run);
 }
 
-/* Every byte matters: flips one bit at the beginning, middle and end of each file in turn; loading must fail. */
+/* Flips one bit at the beginning, middle and end of each file in turn. Loading must fail each time. */
 static void change_every_file(void **state, unsigned owners)
 {
     static const char *const names[] = {
@@ -209,7 +209,7 @@ static void change_every_file(void **state, unsigned owners)
     run_command("rm -r '%s'", in(*state, ""));
 }
 
-/* Data that several owners read is hashed after it was read, so both ways are tested. */
+/* Data read by several owners is hashed after reading. So one owner and several are both tested. */
 TEST_IN(checkpoint, with_one_bit_changed_is_refused_by_file, root_make, root_remove)
 {
     change_every_file(state, 0);
@@ -242,7 +242,7 @@ TEST_IN(checkpoint, with_files_cut_missing_or_swapped_is_refused_by_file, root_m
     training_release(&run);
 }
 
-/* Swaps two files of equal size, which have the states of the two layers. */
+/* Swaps the two files with the layers' states, which have equal sizes. */
 TEST_IN(checkpoint, with_equal_files_swapped_is_refused, root_make, root_remove)
 {
     struct training run;
@@ -258,7 +258,7 @@ TEST_IN(checkpoint, with_equal_files_swapped_is_refused, root_make, root_remove)
     training_release(&run);
 }
 
-/* Changes a number in the manifest that only the manifest's sha256 protects. */
+/* Changes a number in the manifest. Only the manifest's sha256 protects this number. */
 TEST_IN(checkpoint, manifest_is_known_by_its_sha256, root_make, root_remove)
 {
     struct training run;
@@ -270,7 +270,7 @@ TEST_IN(checkpoint, manifest_is_known_by_its_sha256, root_make, root_remove)
     training_release(&run);
 }
 
-/* Refuses false claims that a manifest without its sha256 could make, with files that fit the claims. */
+/* The manifest has no sha256 and makes false claims, with files that fit the claims. It must be refused. */
 TEST_IN(checkpoint, hostile_manifests_are_refused, root_make, root_remove)
 {
     static const struct {
@@ -309,7 +309,7 @@ TEST_IN(checkpoint, hostile_manifests_are_refused, root_make, root_remove)
     training_release(&run);
 }
 
-/* Readers prefer model.safetensors to an index. */
+/* Readers prefer model.safetensors to an index of several files. */
 TEST_IN(checkpoint, with_strange_weights_is_refused, root_make, root_remove)
 {
     struct training run;

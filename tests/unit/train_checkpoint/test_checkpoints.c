@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the folder of checkpoints: which one a run resumes from, and what is removed, kept or set aside.
+ * Tests the folder of checkpoints: from which one a run resumes, and which are removed, kept or set aside.
  */
 #include "runtime/train/checkpoint/checkpoints.h"
 
@@ -125,7 +125,7 @@ TEST_IN(checkpoints, none_yet_is_told_apart, root_make, root_remove)
     end(&scene);
 }
 
-/* Saves step 1 whole, step 2 with one wrong byte, and step 3 damaged by `command`. */
+/* Saves three steps. Step 1 is whole, step 2 has one wrong byte, and step 3 is damaged by `command`. */
 static void save_damaged(struct scene *scene, const char *command)
 {
     char text[PATH_MAX + 256];
@@ -151,8 +151,8 @@ static const char *const damages[] = {
     "sed -i 's/\"step\": 3/\"step\": 4/' step-00000003/checkpoint.json",
 };
 
-/* An older checkpoint replaces the newest only if all its bytes are right; the message says what is wrong with the
- * newest. If the user names a damaged checkpoint, no other replaces it. */
+/* An older checkpoint replaces the newest only if all bytes of the older are right. The message says what is wrong with
+ * the newest. If the user names a damaged checkpoint, no other replaces it. */
 TEST_IN(checkpoints, older_whole_ones_replace_damaged_ones, root_make, root_remove)
 {
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
@@ -177,7 +177,7 @@ TEST_IN(checkpoints, older_whole_ones_replace_damaged_ones, root_make, root_remo
     }
 }
 
-/* A person must fix a checkpoint that is unreadable but not damaged: the run does not fall back and lose steps. */
+/* If a checkpoint is unreadable but not damaged, a person must fix that. The run does not fall back and lose steps. */
 TEST_IN(checkpoints, unreadable_ones_are_not_replaced, root_make, root_remove)
 {
     struct scene scene;
@@ -192,7 +192,7 @@ TEST_IN(checkpoints, unreadable_ones_are_not_replaced, root_make, root_remove)
     end(&scene);
 }
 
-/* New checkpoints take the place of damaged checkpoints, whose files are kept under another name. */
+/* A new checkpoint takes the place of a damaged one. The damaged one's files are kept under another name. */
 TEST_IN(checkpoints, damaged_ones_are_set_aside, root_make, root_remove)
 {
     struct scene scene;

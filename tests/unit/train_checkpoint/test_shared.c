@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests how ranks find out whether they see the same folder: they do only if every answer arrives.
+ * Tests how ranks find out whether they share a folder. It counts as shared only if every answer arrives.
  */
 #include "runtime/train/checkpoint/shared.h"
 
@@ -18,7 +18,7 @@ enum { RANKS = 4 };
 
 static const bool all[RANKS] = {true, true, true, true};
 
-/* True if the folder counts as shared when ranks 1 and 2 see it, and rank 3 sees `folder_of_last` and this token. */
+/* True if the folder counts as shared. Ranks 1 and 2 see it, and rank 3 sees `folder_of_last` and this token. */
 static bool is_shared(const char *folder, const char *folder_of_last, const char *token_of_last)
 {
     char token[AH_SHARED_TOKEN_MAX] = "", path[PATH_MAX];
@@ -44,7 +44,7 @@ TEST_IN(shared, is_what_all_see, root_make, root_remove)
     assert_false(is_shared(*state, *state, "0123456789abcdef0123456789abcdef"));
 }
 
-/* Rank 2's answer is missing, although it says that it answered; the second time it says that it did not. */
+/* Rank 2's answer is missing. The first time, rank 2 says that it answered, the second time that it did not. */
 TEST_IN(shared, needs_every_answer, root_make, root_remove)
 {
     const bool some[RANKS] = {true, true, false, true};
@@ -65,7 +65,7 @@ static void *answer_early(void *folder_and_token)
     return ah_shared_answer(of[0], of[1], 1, 10 * AH_SHARED_PATIENCE_MS) ? of : NULL;
 }
 
-/* The file appears late, as on network file systems; a rank with too little patience gives up before. */
+/* The file appears late, as on network file systems. A rank with too little patience gives up earlier. */
 TEST_IN(shared, has_patience, root_make, root_remove)
 {
     char token[AH_SHARED_TOKEN_MAX] = "", path[PATH_MAX], late[PATH_MAX], *of[] = {*state, token};

@@ -67,7 +67,7 @@ static void check_mask(const uint8_t *mask, const char *expected)
         assert_int_equal(mask[i], expected[i] == '1');
 }
 
-/* Writes two documents, "Q:A" and "hello!"; the question does not count in the loss. */
+/* Writes two documents, "Q:A" and "hello!". The question "Q:" does not count in the loss. */
 static void put_example(const char *root)
 {
     static const uint64_t docs[] = {0, 3};
@@ -94,7 +94,7 @@ TEST_IN(batches, the_example_of_the_page, root_make, root_remove)
     ah_dataset_close(data);
 }
 
-/* In aligned data, the last sequence is a sample too, with padding after it, and no sequence is cut. */
+/* In aligned data, the last sequence is also a sample, followed by padding. No sequence is cut. */
 TEST_IN(batches, aligned_sequences, root_make, root_remove)
 {
     struct ah_batches batches;
@@ -156,7 +156,7 @@ TEST_IN(batches, every_target_once_an_epoch, root_make, root_remove)
     ah_dataset_close(data);
 }
 
-/* Rows do not depend on where a fill begins, how it is split into calls, or what was read before. */
+/* Rows depend only on the cursor: not on where a fill begins, how it is split into calls, or what was read before. */
 TEST_IN(batches, the_cursor_is_all, root_make, root_remove)
 {
     struct ah_batches batches;
@@ -187,7 +187,7 @@ TEST_IN(batches, the_cursor_is_all, root_make, root_remove)
     ah_dataset_close(data);
 }
 
-/* Held-out data comes once, in order, to the last token; padding with valid indices fills the last batch. */
+/* Held-out data comes once, in order, up to its last token. Padding with valid indices fills the last batch. */
 TEST_IN(batches, held_out_data, root_make, root_remove)
 {
     struct ah_batches batches;

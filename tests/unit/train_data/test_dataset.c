@@ -17,7 +17,7 @@
 
 enum { PATHS_MOST = 4 };
 
-/* A data set opened from paths below the test's folder, and its options. */
+/* A data set and its options. Its paths are below the test's folder. */
 struct opened {
     char paths[PATHS_MOST][PATH_MAX];
     const char *list[PATHS_MOST];
@@ -159,7 +159,7 @@ TEST_IN(dataset, kinds_of_files, root_make, root_remove)
     ah_dataset_close(NULL);
 }
 
-/* Refuses files that would be read as other tokens than the user means. */
+/* Files are refused if they would be read as other tokens than the user means. */
 TEST_IN(dataset, text_and_widths_are_not_guessed, root_make, root_remove)
 {
     uint64_t wide[32];
@@ -244,7 +244,7 @@ TEST_IN(dataset, text_and_widths_are_not_guessed, root_make, root_remove)
                 "bytes.bin' holds tokens, but '");
 }
 
-/* Every field of our header is checked. Bytes before the tokens are not part of the identity. */
+/* Every field of our header is checked. Bytes between the header and the tokens are not part of the identity. */
 TEST_IN(dataset, own_header, root_make, root_remove)
 {
     static const struct {
@@ -351,7 +351,7 @@ TEST_IN(dataset, refuses_by_name, root_make, root_remove)
     CHECK_FAILS(open_one(&opened, *state, "tokens.bin"), opened.err, AH_E_USAGE, "'vocabulary' is 0");
 }
 
-/* The vocabulary is a bound for every kind of file. The message names the first token beyond it, wherever that is. */
+/* The vocabulary limits tokens in every kind of file. The message names the first token beyond it, wherever it is. */
 TEST_IN(dataset, tokens_beyond_the_vocabulary, root_make, root_remove)
 {
     static uint16_t many[1200000];
@@ -364,7 +364,7 @@ TEST_IN(dataset, tokens_beyond_the_vocabulary, root_make, root_remove)
     root_put_bytes(*state, "many.u16", many, sizeof many);
     static const struct {
         const char *path;
-        uint64_t vocabulary; /* smallest vocabulary that is enough */
+        uint64_t vocabulary; /* smallest sufficient vocabulary */
         const char *text;
     } cases[] = {{"a.bin", 50257, "a.bin: token 3 is 50256, but the vocabulary of the model is 50256"},
                  {"b.bin", 50257, "b.bin: token 3 is 50256,"},
@@ -493,14 +493,14 @@ TEST_IN(dataset, masks_and_documents, root_make, root_remove)
     struct opened opened = prepared(*state, 256, AH_DATASET_AUTO);
     CHECK_OK(open_paths(&opened, *state, both, 2), opened.err);
     const struct ah_dataset_facts *facts = ah_dataset_facts(opened.data);
-    assert_int_equal(facts->documents, 5); /* each text begins one, .docs add more */
+    assert_int_equal(facts->documents, 5); /* each text begins one; .docs adds more */
     assert_int_equal(facts->unmasked, 5);
     assert_true(facts->has_docs && facts->has_mask);
     check_flags(opened.data, "0100001", "1011110");
     ah_dataset_close(opened.data);
 }
 
-/* A shard continues the document of the previous shard, unless .docs says otherwise. */
+/* A shard's first tokens continue the last document of the previous shard, unless .docs says otherwise. */
 TEST_IN(dataset, shards_continue, root_make, root_remove)
 {
     static const uint64_t first[] = {0};
@@ -552,7 +552,7 @@ TEST_IN(dataset, refuses_wrong_companions, root_make, root_remove)
     CHECK_FAILS(open_one(&opened, *state, ""), opened.err, AH_E_DOCUMENT, "a.txt.mask' is missing, but '");
 }
 
-/* Offsets span several leaves; their order is also checked across borders. */
+/* The offsets fill several leaves. Their order is also checked across the borders of leaves. */
 TEST_IN(dataset, many_documents, root_make, root_remove)
 {
     enum { DOCS = 300000, LEAF = (1 << 20) / 8 };
@@ -600,7 +600,7 @@ static void digest_of(const void *bytes, size_t size, unsigned char digest[AH_SH
     ah_sha256_finish(&hash, digest);
 }
 
-/* The identity that docs/data.md defines, for a shard with a mask and slightly more than two leaves. */
+/* The identity is that of docs/data.md, for a shard with a mask and slightly more than two leaves. */
 TEST_IN(dataset, identity_is_as_defined, root_make, root_remove)
 {
     enum { TOKENS = 1100000, LEAF = 1 << 20 };
@@ -643,7 +643,7 @@ static void identity(const char *root, const char *const *paths, size_t n, char 
     ah_dataset_close(opened.data);
 }
 
-/* The identity does not depend on names and headers, but on contents, order, cuts and companions. */
+/* The identity depends on contents, order, cuts and companions, but not on names and headers. */
 TEST_IN(dataset, identity_tells_apart, root_make, root_remove)
 {
     static const uint64_t docs[] = {1};
@@ -678,7 +678,7 @@ static void full_path(const char *root, const char *name, char path[PATH_MAX])
     snprintf(path, PATH_MAX, "%s/%s", root, name);
 }
 
-/* Overwrites bytes and restores the modification time, so only the content shows the change. */
+/* Overwrites bytes and restores the modification time, so that only the content tells the change. */
 static void overwrite_unseen(const char *path, const void *bytes, size_t size)
 {
     struct stat about;
@@ -722,7 +722,7 @@ TEST_IN(dataset, files_that_change, root_make, root_remove)
             check_text_has(opened.err.text, path);
             ah_dataset_close(opened.data);
         }
-    /* Even if only the content shows a change, reads give no token beyond the vocabulary and no offset out of range. */
+    /* If only the content changed, reads may succeed, but give no token beyond the vocabulary and no wrong offset. */
     root_put_bytes(*state, "a.bin", five_u16, sizeof five_u16);
     root_put_bytes(*state, "a.bin.mask", "\1\1\1\1\1", 5);
     root_put_bytes(*state, "a.bin.docs", docs, sizeof docs);
@@ -745,7 +745,7 @@ TEST_IN(dataset, files_that_change, root_make, root_remove)
     ah_dataset_close(opened.data);
 }
 
-/* A file that was closed is opened a second time, but only if it is still the same file. */
+/* A closed file is opened a second time, but only if it is still the same file. */
 TEST_IN(dataset, a_replaced_file, root_make, root_remove)
 {
     enum { FILES = AH_DATASET_OPEN_FILES + 1 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests that the order of samples never changes, with values from a second implementation (Python, after the text of
- * permutation.c and philox.h), and tests properties of a shuffle.
+ * Tests that the order of samples never changes, and that it has the properties of a shuffle. Expected values are from
+ * a second implementation, in Python, written from the text of permutation.c and philox.h.
  */
 #include "runtime/train/data/permutation.h"
 #include "tests/support/check.h"
@@ -34,7 +34,7 @@ TEST(permutation, all_orders_are_equally_likely)
         assert_in_range(orders[possible[i]], 400 - 73, 400 + 73);
 }
 
-/* Different epochs or seeds rarely put the same sample in the same place, and neighbours are rarely in order. */
+/* Different epochs or seeds rarely put a sample in the same place. Neighbours are rarely in order. */
 TEST(permutation, epochs_and_seeds_differ)
 {
     const uint64_t n = 10000;

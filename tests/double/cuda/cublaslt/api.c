@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A double of cuBLASLt: the calls that the plugin makes, in a library of the same soname. It multiplies on the
- * processor, in stream order, and is stricter than the real one: it refuses wherever the manual says that a call may
- * fail, so that calls that work here are likely to work there.
+ * processor, in stream order. It is stricter than the real cuBLASLt, because it refuses every call that may fail by the
+ * manual. So calls that work here are likely to work on a GPU.
  *
- * Objects carry a mark and are counted: use after destroy is CUBLAS_STATUS_INVALID_VALUE, and double.h tells how many
- * live.
+ * Objects have a mark and are counted. Using a destroyed one gives CUBLAS_STATUS_INVALID_VALUE. double.h counts them.
  *
- * ALGORITHMS give different bits. Each is a few words: mark, number, and the kind of problem that it was made for.
+ * ALGORITHMS give different bits. Each is a few words: a mark, its number, and its kind of problem.
  *
  *     0  sixteen sums along K, then a tree; needs operands and their rows at multiples of 16 bytes, and M and K that
  *        are multiples of EVEN: the limits of the real one's fast kernels, however far apart rows are (13.1 on an H100)
@@ -15,7 +14,7 @@
  *     2  K in four parts, whose sums are kept in the workspace and added last; needs the reduction scheme COMPUTE_TYPE
  *     3  is offered, and refused by cublasLtMatmulAlgoCheck()
  *
- * The first result offered has a state other than success: nothing else in it is valid.
+ * The first result offered has a state other than success, so nothing else in it is valid.
  *
  * Without "pedantic", fp32 operands lose 13 bits, as in TF32.
  *
@@ -38,7 +37,7 @@ enum mark { MARK_HANDLE = 0x48414e44, MARK_DESC, MARK_LAYOUT, MARK_PREFERENCE, M
 
 struct cublasLtContext {
     uint64_t mark;
-    int device; /* current when the handle was made, which works on no other device */
+    int device; /* the device that was current when the handle was made; it works on no other */
 };
 
 struct preference {
@@ -60,7 +59,7 @@ EXPORT int cublaslt_double_alive(void)
     return atomic_load(&alive);
 }
 
-/* Counts the call, and returns whether a test wants it to fail, like the runtime's double. */
+/* Counts the call. Returns true if a test wants it to fail, as with the runtime's double. */
 static bool fails(const char *call)
 {
     return double_enter(call) != cudaSuccess;
@@ -264,7 +263,7 @@ static bool same_layout(const struct layout *a, const struct layout *b)
     return a->type == b->type && a->rows == b->rows && a->columns == b->columns && a->ld == b->ld;
 }
 
-/* True if the types are in the manual's table; bias and aux have D's type. */
+/* True if the types are in the manual's table. Bias and aux must have D's type. */
 static bool is_supported(const struct problem *problem)
 {
     const struct desc *desc = &problem->desc;
@@ -312,7 +311,7 @@ static cublasStatus_t read_problem(cublasLtHandle_t handle, cublasLtMatmulDesc_t
 
 /* ---- algorithms ---- */
 
-/* The kind of problem that an algorithm was made for. */
+/* Returns the kind of problem for which an algorithm is made. */
 static uint64_t kind_of(const struct problem *problem)
 {
     return (uint64_t)problem->a.type | (uint64_t)problem->d.type << 8 | (uint64_t)problem->desc.op_a << 16 |
@@ -380,7 +379,7 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
     cublasStatus_t status = read_problem(handle, desc, a, b, c, d, &problem);
     if (status == CUBLAS_STATUS_SUCCESS && (asked < 1 || !prefer || prefer->mark != MARK_PREFERENCE))
         status = CUBLAS_STATUS_INVALID_VALUE;
-    /* The manual leaves open which of two errors refuses an epilogue. */
+    /* The manual does not say which of two errors refuses an epilogue. */
     if (status == CUBLAS_STATUS_SUCCESS && double_settings().plain && has_bias(&problem))
         status = CUBLAS_STATUS_NOT_SUPPORTED;
     if (status == CUBLAS_STATUS_SUCCESS && has_aux(&problem) &&
@@ -439,7 +438,7 @@ static bool holds(const void *place, const struct layout *layout)
                                    type_bytes(layout->type));
 }
 
-/* Hardware would only notice an address outside of all allocations. */
+/* True if all operands are in allocations. Hardware only notices an address outside of all allocations. */
 static bool places_exist(const struct product *product)
 {
     const struct problem *problem = &product->problem;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the calls (api.c) of the double of cuBLASLt hand to its arithmetic (multiply.c).
+ * Data passed from the calls (api.c) of the double of cuBLASLt to its arithmetic (multiply.c).
  */
 #ifndef AH_TESTS_DOUBLE_CUDA_CUBLASLT_INTERNAL_H
 #define AH_TESTS_DOUBLE_CUDA_CUBLASLT_INTERNAL_H
@@ -57,7 +57,7 @@ static inline bool has_aux(const struct problem *problem)
     return problem->desc.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
 }
 
-/* Enqueues the product, which is copied. */
+/* Enqueues a copy of the product. */
 cudaError_t product_enqueue(const struct product *product, cudaStream_t stream);
 
 #endif

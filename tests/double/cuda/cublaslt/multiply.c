@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The arithmetic of the double of cuBLASLt: products on the processor, in the order that the algorithm prescribes.
+ * The arithmetic of the double of cuBLASLt: products on the processor, in the order prescribed by the algorithm.
  */
 #include "internal.h"
 
@@ -34,7 +34,7 @@ static float as_tf32(float value)
     return value;
 }
 
-/* Returns an operand as fp32, with the K elements of each row (of A) or column (of B) stored together. */
+/* Returns an operand as fp32. The K elements of each row (of A) or column (of B) are stored together. */
 static float *gather(const void *from, const struct layout *layout, bool k_goes_down, bool narrow,
                      uint64_t outer, uint64_t k)
 {
@@ -136,14 +136,14 @@ static void multiply(const struct product *product)
 
 enum { KERNELS_MAX = 128 };
 
-/* Kernels in use so far: one for each algorithm and kind of problem. */
+/* The kernels used so far, one for each algorithm and kind of problem. */
 static struct {
     uint64_t number, kind;
     bool taken;
 } kernels[KERNELS_MAX];
 static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Returns an address that represents the code that computes a product. */
+/* Returns an address that stands for the code of the product. */
 static const void *kernel_of(const struct product *product)
 {
     size_t i = 0;
@@ -158,7 +158,7 @@ static const void *kernel_of(const struct product *product)
     return &kernels[i];
 }
 
-/* Runs as one thread of a kernel, so that the runtime's double orders, records and times it like any other kernel. */
+/* Computes the product as one thread of a kernel, so the runtime's double orders, records and times it as usual. */
 static void run(const void *product)
 {
     multiply(product);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A double of CUPTI: the calls that the plugin makes, as a library of the same soname, on the double of the CUDA
- * runtime, which tells it of kernels, copies and fills (double_trace()).
+ * A double of CUPTI: the calls that the plugin makes, as a library of the same soname. The double of the CUDA runtime
+ * tells it of kernels, copies and fills (double_trace()).
  *
- * It behaves as CUPTI's manual says, and is no kinder. There is one subscriber, and only enabled kinds are recorded. An
- * activity has its op only if the call that enqueued it is recorded, too; calls of kinds that are not enabled are not
- * recorded (as in 13.0 on an H100, where the manual says otherwise). Records of all streams and kinds go into the
- * user's buffers in the order in which they are ready. A full or flushed buffer is handed back; records that find no
- * buffer are dropped and counted. Misuse is what works with CUPTI only by luck: enabling without a subscriber or
- * buffers, or while a stream waits for the host (it takes memory, for which the driver may wait), or exiting with kinds
- * enabled.
+ * It guarantees what CUPTI's manual says, and no more. There is one subscriber, and only enabled kinds are recorded. An
+ * activity has its op only if the call that enqueued the activity is also recorded. Calls of kinds that are not enabled
+ * are not recorded (as in 13.0 on an H100, although the manual says otherwise). Records of all streams and kinds go
+ * into the user's buffers in the order in which they are ready. A full or flushed buffer is handed back. Records
+ * without a buffer are dropped and counted. Misuse is what works with CUPTI only by luck: enabling without a subscriber
+ * or buffers, enabling while a stream waits for the host (enabling takes memory, for which the driver may wait), and
+ * exiting with kinds enabled.
  *
  * Source: cupti_activity.h and cupti_callbacks.h of CUDA 13.0.
  */
@@ -34,14 +34,14 @@ static struct {
     CUpti_BuffersCallbackCompleteFunc complete;
     CUpti_TimestampCallbackFunc now;
     bool enabled[KINDS_MAX];
-    bool left_out[CALLS_KNOWN]; /* by enum double_activity_kind: the call that enqueues it is not recorded */
+    bool left_out[CALLS_KNOWN]; /* by enum double_activity_kind: the enqueuing call is not recorded */
     uint32_t correlation;
-    uint8_t *buffer; /* in use; NULL: none */
+    uint8_t *buffer; /* the buffer in use; NULL: none */
     size_t size, used;
     size_t written, dropped;
 } cupti = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* External ids of the calling thread. */
+/* The external ids of the calling thread. */
 static __thread struct {
     uint64_t ids[IDS_MAX];
     unsigned n;
@@ -81,7 +81,7 @@ static size_t size_of(CUpti_ActivityKind kind)
     return 0;
 }
 
-/* Under the lock. */
+/* Hands back the buffer in use. Call with the lock held. */
 static void hand_back(void)
 {
     if (cupti.buffer)
@@ -89,7 +89,7 @@ static void hand_back(void)
     cupti.buffer = NULL;
 }
 
-/* Under the lock. */
+/* Asks the user for a buffer. Call with the lock held. */
 static void ask_for_buffer(void)
 {
     size_t most = 0, limit = double_settings().cupti_buffer_bytes;
@@ -99,7 +99,7 @@ static void ask_for_buffer(void)
         cupti.size = limit;
 }
 
-/* Under the lock. Returns false if the record is dropped. */
+/* Appends a record. Returns false if the record is dropped. Call with the lock held. */
 static bool append(const void *record, CUpti_ActivityKind kind)
 {
     const size_t bytes = size_of(kind), drop = double_settings().drop;
@@ -126,7 +126,7 @@ struct traced {
     uint64_t start_ns;
 };
 
-/* Under the lock: appends a record of the call, after a record of the op that it was made for. */
+/* Appends a record of the call, after a record of the op for which the call was made. Call with the lock held. */
 static void append_call(uint32_t correlation)
 {
     const CUpti_ActivityAPI call = {.kind = CUPTI_ACTIVITY_KIND_RUNTIME, .correlationId = correlation};
@@ -154,7 +154,7 @@ static void *enqueued(const struct double_activity *activity, uint32_t stream)
     return traced;
 }
 
-/* Returns the wall clock, unless the user has set a different clock. */
+/* Returns the time of the wall clock, unless the user has set another clock. */
 static uint64_t now_ns(void)
 {
     struct timespec now;
@@ -169,7 +169,7 @@ static void starts(void *place)
     ((struct traced *)place)->start_ns = now_ns();
 }
 
-/* Under the lock. */
+/* Appends a record of a kernel. Call with the lock held. */
 static void append_kernel(const struct traced *traced, uint64_t end_ns)
 {
     const CUpti_ActivityKernel10 record = {.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
@@ -308,7 +308,7 @@ EXPORT CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFu
     return CUPTI_SUCCESS;
 }
 
-/* Under the lock: is anything recorded? */
+/* Sets or removes the tracer, depending on whether anything is recorded. Call with the lock held. */
 static void set_tracer(void)
 {
     bool any = false;
@@ -338,7 +338,7 @@ EXPORT CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind)
     return double_idle(__func__) ? CUPTI_ERROR_INVALID_OPERATION : set_kind(kind, true);
 }
 
-/* Disables the kind even if a test wants the call to fail, since the double has no other way to end. */
+/* Disables the kind even if a test wants the call to fail, because the double could not end otherwise. */
 EXPORT CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind)
 {
     CUptiResult result = set_kind(kind, false);
@@ -379,7 +379,7 @@ EXPORT CUptiResult cuptiActivityFlushAll(uint32_t flag)
                                       .overheadKind = CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH,
                                       .start = start_ns,
                                       .end = start_ns + OVERHEAD_NS};
-    if (!double_settings().faults[0].nth) /* otherwise the reader may stop before it frees this */
+    if (!double_settings().faults[0].nth) /* otherwise the reader may stop before it frees the buffer */
         record.overheadData = malloc(16);
     if (!append(&record, record.kind))
         free(record.overheadData);

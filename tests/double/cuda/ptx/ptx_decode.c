@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an instruction does, from its name. Loads, stores and comparisons are read word by word; all others are rows of
- * the tables.
+ * Decodes an instruction's name. Loads, stores and comparisons are read word by word. All others are rows of tables.
  */
 #include "tests/double/cuda/ptx/ptx_internal.h"
 
@@ -17,7 +16,7 @@ static bool take(const char **name, const char *word)
     return true;
 }
 
-/* ld.global.v4.f32, st.shared.u16 */
+/* Decodes names such as ld.global.v4.f32 and st.shared.u16. */
 static bool decode_access(struct ptx_insn *insn, const char *name)
 {
     const bool loads = take(&name, "ld.");

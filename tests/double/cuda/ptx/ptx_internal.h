@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the files of the PTX machine: instructions as they were read, and a block that runs.
+ * Shared by the files of the PTX machine: instructions as read from a file, and a running block.
  */
 #ifndef AH_TESTS_DOUBLE_CUDA_PTX_INTERNAL_H
 #define AH_TESTS_DOUBLE_CUDA_PTX_INTERNAL_H
@@ -53,7 +53,7 @@ static inline float ptx_f32(uint64_t bits)
     return value;
 }
 
-/* NaN becomes 0x7fffffff, as on hardware. */
+/* Returns the bits of a value. A NaN becomes 0x7fffffff, as on hardware. */
 static inline uint64_t ptx_of_f32(float value)
 {
     uint32_t bits;
@@ -70,7 +70,7 @@ typedef void ptx_act_fn(struct ptx_block *block, struct ptx_warp *warp, const st
 enum ptx_way {
     PTX_ALONE,    /* ->scalar, on every lane */
     PTX_ACTS,     /* ->act, on the lanes that are here */
-    PTX_TOGETHER, /* ->act, when all lanes of its mask (last operand) are here; without a mask, all */
+    PTX_TOGETHER, /* ->act, when all lanes of its mask (the last operand) are here; without a mask, all lanes */
     PTX_BRANCHES,
     PTX_RETURNS,
     PTX_BARRIER
@@ -95,20 +95,20 @@ struct ptx_op {
     enum ptx_sort sort;
     ptx_scalar_fn *scalar;
     ptx_act_fn *act;
-    uint32_t results; /* leading operands that are written */
-    bool whole;       /* PTX_TOGETHER: needs the whole warp at one instruction */
+    uint32_t results; /* number of leading operands that are written */
+    bool whole;       /* PTX_TOGETHER: the whole warp must be at one instruction */
 };
 
 struct ptx_insn {
     struct ptx_op op;
     struct ptx_operand operand[PTX_OPERANDS];
     uint32_t n;
-    uint32_t guard; /* a predicate; PTX_NO_REGISTER: none */
+    uint32_t guard; /* register of a predicate; PTX_NO_REGISTER: none */
     bool guard_not;
-    bool joins; /* a label is here */
+    bool joins; /* true: a label is here */
     uint32_t target;
     uint32_t line;
-    enum ptx_space space; /* for loads and stores, like the next two */
+    enum ptx_space space; /* like the next two, for loads and stores */
     uint32_t bytes;       /* of an element */
     uint32_t elements;
 };
@@ -128,15 +128,16 @@ struct ptx_kernel {
     uint32_t n;
     uint32_t registers;
     uint64_t parameters_bytes;
-    uint32_t shared_bytes; /* static; dynamic memory follows */
-    uint32_t threads_max;  /* of a block; 0: any */
+    uint32_t shared_bytes; /* static memory; dynamic memory follows */
+    uint32_t threads_max;  /* largest number of threads of a block; 0: any */
     struct ptx_counts *counts;
 };
 
-/* ptx_decode.c: fills in op, space, bytes and elements from the name. False: the name is unknown. */
+/* ptx_decode.c: sets op, space, bytes and elements from the name. Returns false if the name is unknown. */
 bool ptx_decode(struct ptx_insn *insn, const char *name);
 
-/* ptx_scalar.c: the instruction of that name, NULL if a lane does not do it alone; comparisons by relation and type. */
+/* ptx_scalar.c: ptx_scalar_find() returns the instruction of that name, or NULL if a lane does not do it alone.
+ * Comparisons are found by relation and type. */
 const struct ptx_op *ptx_scalar_find(const char *name);
 ptx_scalar_fn *ptx_compare_find(const char *relation, const char *type);
 
@@ -146,7 +147,7 @@ const struct ptx_op *ptx_warp_find(const char *name);
 const struct ptx_op *ptx_copy_find(const char *name);
 ptx_act_fn ptx_load, ptx_store;
 
-/* ptx_parse.c: appends the entries of a text. False: `ret_report` says what is wrong. */
+/* ptx_parse.c: appends the entries of a text. If false, `ret_report` says what is wrong. */
 struct ptx_library {
     struct ptx_kernel **kernels;
     size_t n, room;
@@ -157,7 +158,7 @@ bool ptx_parse(struct ptx_library *library, const char *file, const char *text, 
 
 struct ptx_copy {
     uint32_t to;
-    uint32_t bytes, room; /* the rest of the room becomes zero */
+    uint32_t bytes, room; /* the room beyond `bytes` becomes zero */
     uint64_t from;
     uint32_t group;
     uint32_t lane;
@@ -172,30 +173,30 @@ struct ptx_warp {
     uint32_t waiting;    /* with lanes of the warp */
     uint32_t at_barrier; /* of the block */
     uint32_t at[EMULATOR_WARP];
-    uint32_t meetings;             /* how often its lanes met at bar.warp.sync */
+    uint32_t meetings;             /* number of times that its lanes met at bar.warp.sync */
     uint32_t group[EMULATOR_WARP]; /* the open group of copies */
     struct ptx_copy *copies;
     uint32_t n_copies;
 };
 
-/* The last accesses to two bytes of shared memory. Threads are numbered from 1. */
+/* The last accesses to two bytes of shared memory. Threads have numbers from 1. */
 struct ptx_touch {
     uint64_t written, read; /* epochs */
     uint32_t writer, reader;
-    uint32_t write_meeting, read_meeting; /* meetings of their warps at that time */
+    uint32_t write_meeting, read_meeting; /* how often the writer's and the reader's warp had met by then */
 };
 
-#define PTX_MANY_READERS UINT32_MAX /* threads of several warps read it */
+#define PTX_MANY_READERS UINT32_MAX /* threads of several warps read the bytes */
 
 struct ptx_block {
     const struct ptx_kernel *kernel;
     const unsigned char *parameters;
     uint64_t parameters_bytes;
-    uint32_t special[PTX_SPECIALS]; /* those of the block */
+    uint32_t special[PTX_SPECIALS]; /* the block's special registers */
     unsigned char *shared;
     uint32_t shared_bytes;
     struct ptx_touch *touches; /* one for each two bytes */
-    uint64_t epoch;            /* barriers passed, in all blocks that ran here */
+    uint64_t epoch;            /* number of barriers passed, in all blocks that ran here */
     struct ptx_warp *warps;
     uint32_t n_warps, threads;
     char why[EMULATOR_REPORT_MAX / 2]; /* why the block ended; "": it did not */
@@ -205,10 +206,10 @@ struct ptx_block {
     } tally;
 };
 
-/* ptx_machine.c: ends the block at an instruction. The first sentence is kept. */
+/* ptx_machine.c: ends the block at an instruction. Only the first sentence is kept. */
 __attribute__((format(printf, 3, 4))) void ptx_trap(struct ptx_block *block, const struct ptx_insn *insn,
                                                     const char *format, ...);
-/* An operand's value in a lane. */
+/* Returns an operand's value in a lane. */
 uint64_t ptx_value(const struct ptx_block *block, const struct ptx_warp *warp,
                    const struct ptx_operand *operand, uint32_t lane);
 
@@ -222,16 +223,16 @@ static inline void ptx_set(struct ptx_warp *warp, const struct ptx_operand *oper
     for (uint32_t left_ = (lanes), lane = 0; left_ && (lane = (uint32_t)__builtin_ctz(left_), 1);            \
          left_ &= left_ - 1)
 
-/* ptx_shared.c: a thread reads or writes bytes of shared memory. False: that ended the block. */
+/* ptx_shared.c: notes that a thread reads or writes bytes of shared memory. Returns false if this ended the block. */
 bool ptx_shared_touch(struct ptx_block *block, const struct ptx_warp *warp, const struct ptx_insn *insn,
                       uint32_t lane, uint64_t place, uint32_t bytes, bool writes);
-/* Counts the turns of an access: `places` of the lanes, `bytes` each. */
+/* Counts the turns of an access to `bytes` bytes at each of `places`, one place per lane. */
 void ptx_shared_count(struct ptx_block *block, const uint64_t places[EMULATOR_WARP], uint32_t lanes,
                       uint32_t bytes);
 void ptx_global_count(struct ptx_block *block, const uint64_t places[EMULATOR_WARP], uint32_t lanes,
                       uint32_t bytes);
 
-/* ptx_memory.c: makes the copies that a lane waits for: all but those of its latest `groups` groups. */
+/* ptx_memory.c: makes the copies for which a lane waits: all except those of its latest `groups` groups. */
 void ptx_copies_make(struct ptx_block *block, struct ptx_warp *warp, const struct ptx_insn *insn,
                      uint32_t lanes, uint32_t groups);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads folders of files, and finds the entry for a kernel's address: by the host compiler's name of the function, from
- * the symbol table of its program or library. nvcc's name is the same, except for names that the compilers invent. An
- * unnamed namespace has one name for each file in nvcc (_GLOBAL__N__<file's>), and one for all in the host's compiler
- * (_GLOBAL__N_1), which also marks static functions (_ZL).
+ * Reads folders of files, and finds the entry for a kernel's address. The host compiler's name of the function is in
+ * the symbol table of its program or library. nvcc uses the same name, except for names invented by the compilers. In
+ * nvcc, an unnamed namespace has a different name in each file (_GLOBAL__N__<file's>). In the host's compiler, it has
+ * one name for all files (_GLOBAL__N_1), and static functions are marked (_ZL).
  */
 #include "tests/double/cuda/ptx/ptx_internal.h"
 
@@ -22,11 +22,11 @@
 
 enum { FOUND_MAX = 512 };
 
-/* Only one folder is ever read. */
+/* The folder's kernels. Only one folder is ever read. */
 static struct {
     pthread_mutex_t lock;
     bool is_read;
-    char report[EMULATOR_REPORT_MAX]; /* why it could not be read */
+    char report[EMULATOR_REPORT_MAX]; /* why the folder could not be read */
     struct ptx_library library;
     struct {
         const void *address;
@@ -131,7 +131,7 @@ static int find_object(struct dl_phdr_info *info, size_t bytes, void *context)
     return 0;
 }
 
-/* Returns the name of the function at `place`, from an ELF file in memory; NULL: it has none. */
+/* Returns the name of the function at `place`, from an ELF file in memory. NULL: the function has no name. */
 static const char *name_in(const unsigned char *file, uintptr_t place)
 {
     const ElfW(Ehdr) *head = (const void *)file;
@@ -193,7 +193,7 @@ static const struct ptx_kernel *find_entry(const void *address, char *ret_report
     return kernel;
 }
 
-/* Under the lock. */
+/* Finds the kernel at an address. Call with the lock held. */
 static const struct ptx_kernel *find(const void *address, char *ret_report)
 {
     for (size_t i = 0; i < all.n_found; i++)

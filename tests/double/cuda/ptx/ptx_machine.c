@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs blocks one after another: their warps in turn, each until it waits.
+ * Runs blocks one after another. A block's warps run alternately, each until it waits.
  *
  * 1. A lane has returned (not in `alive`), waits for lanes of its warp, waits at the block's barrier, or is ready, at
  *    an instruction of its own (`at`).
@@ -93,7 +93,7 @@ static void put(struct ptx_warp *warp, uint32_t lanes, uint32_t at)
     warp->at[lane] = at;
 }
 
-/* Returns the lanes in the mask of an act that have not returned. */
+/* Returns the lanes in an act's mask that have not returned. */
 static uint32_t wanted(struct ptx_block *block, const struct ptx_warp *warp, const struct ptx_insn *insn,
                        uint32_t lanes)
 {
@@ -109,7 +109,7 @@ static uint32_t wanted(struct ptx_block *block, const struct ptx_warp *warp, con
     return mask & warp->alive;
 }
 
-/* Returns whether the lanes acted. */
+/* Acts if all lanes are there. Returns true if they acted. */
 static bool act_together(struct ptx_block *block, struct ptx_warp *warp, const struct ptx_insn *insn,
                          uint32_t at, uint32_t lanes)
 {
@@ -149,10 +149,10 @@ static void arrive(struct ptx_block *block, struct ptx_warp *warp, const struct 
 static void leave(struct ptx_warp *warp, uint32_t lanes)
 {
     warp->alive &= ~lanes;
-    warp->waiting = 0; /* lanes that waited for them look again */
+    warp->waiting = 0; /* lanes that waited for these lanes look once more */
 }
 
-/* Runs one instruction on lanes at `at`. True if they are at the next instruction, still together. */
+/* Runs one instruction on lanes at `at`. Returns true if all of these lanes are at the next instruction. */
 static bool step(struct ptx_block *block, struct ptx_warp *warp, uint32_t *at, uint32_t lanes)
 {
     const struct ptx_insn *insn = &block->kernel->insns[*at];
@@ -216,7 +216,7 @@ static bool is_open(const struct ptx_block *block)
     return any;
 }
 
-/* True if all threads that have not returned said yes. */
+/* True if all threads that have not returned voted yes. */
 static bool all_say_yes(const struct ptx_block *block)
 {
     bool yes = true;
@@ -278,7 +278,7 @@ static void begin_warp(const struct ptx_block *block, struct ptx_warp *warp, uin
     warp->waiting = warp->at_barrier = warp->meetings = warp->n_copies = 0;
     memset(warp->at, 0, sizeof warp->at);
     memset(warp->group, 0, sizeof warp->group);
-    /* Registers start neither 0 nor small, so that a read before a write shows. */
+    /* Registers begin with neither 0 nor a small number, so that a read before a write is noticed. */
     memset(warp->reg, EMULATOR_POISON, block->kernel->registers * sizeof *warp->reg);
 }
 

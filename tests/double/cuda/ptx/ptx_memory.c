@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loads, stores, and copies in the background. Places are multiples of the size moved at once. Places of shared memory
- * and of parameters count from their beginnings. Places of global memory are addresses of this program, which the
- * address sanitizer watches in its builds.
+ * Loads, stores, and copies in the background. Places are multiples of the size moved at once. In shared memory and
+ * parameters they are offsets. Places of global memory are addresses of this program, checked by the address sanitizer.
  *
  * Source: PTX ISA, "ld", "st", "cp.async".
  */
@@ -10,7 +9,7 @@
 
 #include <string.h>
 
-/* Returns the bytes at a place, ready to be read or written; NULL: that ended the block. */
+/* Returns the bytes at a place, ready to be read or written. NULL: the place was wrong, and the block has ended. */
 static unsigned char *bytes_at(struct ptx_block *block, const struct ptx_warp *warp,
                                const struct ptx_insn *insn, uint32_t lane, uint64_t place, bool writes)
 {
@@ -82,7 +81,7 @@ void ptx_store(struct ptx_block *block, struct ptx_warp *warp, const struct ptx_
     count(block, insn, places, lanes);
 }
 
-/* Operands: to, from, room, bytes. */
+/* Enqueues a copy. The operands are to, from, room and bytes. */
 static void copy(struct ptx_block *block, struct ptx_warp *warp, const struct ptx_insn *insn, uint32_t lanes)
 {
     uint64_t to[EMULATOR_WARP] = {0}, from[EMULATOR_WARP] = {0};

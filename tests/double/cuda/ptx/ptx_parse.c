@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text to instructions: the part of PTX's grammar that nvcc writes. Outside of entries, only dynamic shared memory
- * matters. A register is a class and a number; classes follow one another.
+ * Parses text to instructions. Knows the part of PTX's grammar that nvcc writes. Outside of entries, only dynamic
+ * shared memory matters. A register is a class and a number; classes follow one another.
  *
  * Source: PTX ISA, "Syntax", "State Spaces, Types, and Variables".
  */
@@ -45,11 +45,11 @@ struct parser {
     struct {
         char name[16];
         uint32_t reg;
-    } scoped[SCOPED_MAX]; /* registers of a nested block, which hide others */
+    } scoped[SCOPED_MAX]; /* registers of a nested block, which hide registers of the same name */
     uint32_t n_scoped;
     struct symbol symbols[SYMBOLS_MAX];
     uint32_t n_symbols;
-    struct label *labels, *jumps; /* owned; their places, and the jumps to them */
+    struct label *labels, *jumps; /* owned: labels with their places, and jumps to labels */
     uint32_t n_labels, labels_room, n_jumps, jumps_room;
 };
 
@@ -83,7 +83,7 @@ static void skip_space(struct parser *p)
     }
 }
 
-/* Takes text up to, but without, one of the characters in `ends`. */
+/* Takes text up to one of the characters in `ends`, which stays. */
 static void take_until(struct parser *p, const char *ends, char *ret_text, size_t max)
 {
     size_t n = 0;
@@ -100,8 +100,8 @@ static void take_until(struct parser *p, const char *ends, char *ret_text, size_
     ret_text[n] = '\0';
 }
 
-/* ".param .align 8 .b8 NAME[64]", ".shared .align 4 .b8 NAME[256]", ".param .u64 NAME": appended at an offset. Returns
- * the end. */
+/* Appends a declaration at an offset and returns its end. Examples: ".param .align 8 .b8 NAME[64]", ".shared .align 4
+ * .b8 NAME[256]", ".param .u64 NAME". */
 static uint64_t declare(struct parser *p, const char *text, uint64_t offset)
 {
     const char *align_at = strstr(text, ".align "), *name = strrchr(text, ' '), *type = NULL;
@@ -123,7 +123,7 @@ static uint64_t declare(struct parser *p, const char *text, uint64_t offset)
     return symbol->offset + bytes * n;
 }
 
-/* ".reg .b32 %r<460>"; ".reg .pred %p1" within a block. */
+/* Declares registers: ".reg .b32 %r<460>", or ".reg .pred %p1" within a block. */
 static void declare_registers(struct parser *p, const char *text)
 {
     const char *name = strchr(text, '%'), *count = strchr(text, '<');
@@ -207,7 +207,7 @@ static struct ptx_operand parse_plain(struct parser *p, const char *text)
     return parse_symbol(p, text);
 }
 
-/* "[%r1+16]", "[NAME+-8]" without its brackets. */
+/* Parses a place without its brackets, such as "[%r1+16]" or "[NAME+-8]". */
 static struct ptx_operand parse_place(struct parser *p, char *text)
 {
     char *plus = strchr(text, '+');
@@ -278,7 +278,7 @@ static struct ptx_insn *add_insn(struct parser *p)
     return insn;
 }
 
-/* True if an instruction has the operands that it needs to run. */
+/* True if an instruction has all operands that it needs to run. */
 static bool is_whole(const struct ptx_insn *insn)
 {
     if (insn->n < insn->op.results || (insn->op.way == PTX_ALONE && insn->n > 5))
@@ -289,7 +289,7 @@ static bool is_whole(const struct ptx_insn *insn)
     return true;
 }
 
-/* "mov.b64 {%r1, %r2}, %rd1" splits a value into halves, "mov.b64 %rd1, {%r1, %r2}" joins two halves. */
+/* True for a move that splits ("mov.b64 {%r1, %r2}, %rd1") or joins ("mov.b64 %rd1, {%r1, %r2}") two halves. */
 static bool splits(const char *name, const char *operands)
 {
     return strcmp(name, "mov.b64") == 0 && *operands == '{';
@@ -389,7 +389,7 @@ static void body(struct parser *p)
         const char c = *p->at;
         if (c == '{' || c == '}') {
             depth += c == '{' ? 1 : UINT32_MAX;
-            p->n_scoped = 0; /* blocks do not nest */
+            p->n_scoped = 0; /* blocks are not nested */
             p->at++;
         } else if (c == '.') {
             directive(p);
@@ -454,7 +454,7 @@ static void entry(struct parser *p, struct ptx_library *library)
     resolve(p);
 }
 
-/* ".extern .shared .align 128 .b8 NAME[];" */
+/* Reads ".extern .shared .align 128 .b8 NAME[];". */
 static void external(struct parser *p)
 {
     char text[STATEMENT_MAX];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a lane does alone: arithmetic, logic, conversions, comparisons. Each instruction is a row of a table.
+ * Instructions that a lane does alone: arithmetic, logic, conversions, comparisons. Each is a row of a table.
  *
  * NaN results are 0x7fffffff, as on hardware. Without .ftz denormals are kept.
  */
@@ -33,7 +33,7 @@ static uint64_t s32(int64_t value)
 
 /* ---- what C has no operator for ---- */
 
-/* The larger of two numbers; NaN counts only if both are; +0 is larger than -0. */
+/* Returns the larger of two numbers. The result is NaN only if both are NaN. +0 is larger than -0. */
 static float larger(float a, float b)
 {
     if (isnan(a) || isnan(b))
@@ -63,7 +63,7 @@ static float fma_down(float a, float b, float c)
     return result;
 }
 
-/* Rounds to nearest even; there is one NaN. */
+/* Rounds to nearest even. All NaNs become one. */
 static uint32_t bf16(float value)
 {
     const uint32_t bits = (uint32_t)ptx_of_f32(value);
@@ -75,20 +75,20 @@ static float flushed(float value)
     return fpclassify(value) == FP_SUBNORMAL ? copysignf(0.0f, value) : value;
 }
 
-/* Returns `exact` with the relative `error`, whose sign depends on the argument's bits; no error if `is_exact`. */
+/* Returns `exact` with the relative `error`, signed by the argument's bits. There is no error if `is_exact`. */
 static float approximate(double exact, double error, uint32_t argument, bool is_exact)
 {
     const double off = (argument * 2654435761u >> 31) ? error : -error;
     return (float)(is_exact ? exact : exact * (1 + off));
 }
 
-/* The ISA allows a relative error of 2^-22. */
+/* Returns 2^x. The ISA allows a relative error of 2^-22. */
 static float power_of_two(float x, uint32_t argument)
 {
     return approximate(exp2((double)x), 0x1.ep-23, argument, x == truncf(x));
 }
 
-/* The ISA allows one unit in the last place, at most 2^-23. */
+/* Returns 1 / x. The ISA allows an error of one unit in the last place, that is, 2^-23 or less. */
 static float reciprocal(float x, uint32_t argument)
 {
     int exponent;
@@ -242,7 +242,7 @@ const struct ptx_op *ptx_scalar_find(const char *name)
 
 /* ---- comparisons ---- */
 
-/* Ordered relations are false for NaN; relations that end in u are true. */
+/* Ordered relations are false for NaN. Relations ending in u are true for NaN. */
 #define RELATIONS(X, type, get)                                                                              \
     X(type##_eq, "eq", #type, get(a) == get(b))                                                              \
     X(type##_ne, "ne", #type, get(a) != get(b) && get(a) == get(a) && get(b) == get(b))                      \

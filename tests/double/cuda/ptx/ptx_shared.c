@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who touched shared memory, and how well accesses are laid out.
+ * Checks which threads touched shared memory, and counts how well accesses are laid out.
  *
- * ORDER. Two threads that touch the same bytes, one of them writing, must have a barrier of the block in between, or be
- * lanes of one warp that met in between (bar.warp.sync). Epochs are separated by barriers. For each two bytes we keep
- * the last writer and the last reader, with their epochs and the meetings of their warps. If readers are in several
- * warps, we only keep that fact, so a later writer needs a barrier.
+ * ORDER. If two threads touch the same bytes and one of them writes, a barrier of the block must be in between. If the
+ * threads are lanes of one warp, a meeting of the warp (bar.warp.sync) is enough. Epochs are separated by barriers. For
+ * each two bytes we keep the last writer and the last reader, with their epochs and the meetings of their warps. If
+ * readers are in several warps, we only keep that fact, so a later writer needs a barrier.
  *
- * TURNS. Shared memory gives 128 bytes a turn, 4 from each of 32 banks; lanes can share a word. Accesses of 8 bytes
- * take half a warp at a time, of 16 a quarter. Global memory comes in sectors of 32 bytes. The least possible number of
- * turns or sectors is that of equally many bytes in one piece.
+ * TURNS. Shared memory gives 128 bytes a turn, 4 from each of 32 banks, and several lanes can read one word. Accesses
+ * of 8 bytes serve half a warp at a time, and accesses of 16 bytes a quarter. Global memory comes in sectors of 32
+ * bytes. The least possible number of turns or sectors is that of equally many bytes in one piece.
  */
 #include "tests/double/cuda/ptx/ptx_internal.h"
 
@@ -27,7 +27,7 @@ static bool is_of(const struct ptx_warp *warp, uint32_t thread)
     return (thread - 1) / EMULATOR_WARP == warp->number;
 }
 
-/* True if a barrier or meeting separates an earlier access of `thread` from this warp's access now. */
+/* True if a barrier or meeting separates an earlier access by `thread` from the current access by this warp. */
 static bool is_past(const struct ptx_block *block, const struct ptx_warp *warp, uint64_t epoch,
                     uint32_t thread, uint32_t meeting)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What lanes of a warp do together: shuffles, votes, reductions, products of tiles and loads of their operands.
+ * What lanes of a warp do together: shuffles, votes, reductions, products of tiles, and loads of their operands.
  *
- * A PRODUCT of tiles, c += a b with 16 x 16 and 16 x 8 elements. For each element of c, the 16 exact products and c are
- * brought to the largest exponent among them; bits more than 26 below it are cut off. Their sum is truncated to fp32.
+ * A PRODUCT of tiles is c += a b with 16 x 16 and 16 x 8 elements. For each element of c, the 16 exact products and c
+ * are brought to the largest exponent. Bits more than 26 below it are cut off. The sum is truncated to fp32.
  *
  * Source: PTX ISA, "shfl.sync", "vote.sync", "redux.sync", "mma.sync.m16n8k16", "ldmatrix"; Fasi, Higham, Mikaitis,
  * Pranesh, Numerical behavior of NVIDIA tensor cores (2021).
@@ -15,7 +15,7 @@
 
 /* ---- shuffles, votes ---- */
 
-/* d|p = shfl(a, b, c, mask): from lane b of a segment, or from lane number xor b, unless that is beyond c. */
+/* Shuffles: d|p = shfl(a, b, c, mask). The source is lane b of a segment, or own number xor b, unless beyond c. */
 static void shuffle(struct ptx_block *block, struct ptx_warp *warp, const struct ptx_insn *insn,
                     uint32_t lanes, bool by_difference)
 {
@@ -122,7 +122,7 @@ static float cut(double sum)
 
 enum { TILE_K = 16, TILE_BITS = 26 };
 
-/* c + the sum of a[k] b[k]. */
+/* Returns c + the sum of a[k] b[k]. */
 static float add_products(const float a[TILE_K], const float b[TILE_K], float c)
 {
     double products[TILE_K + 1], largest = fabs((double)c), sum = 0;
@@ -144,7 +144,7 @@ static float add_products(const float a[TILE_K], const float b[TILE_K], float c)
     return cut(sum * unit);
 }
 
-/* Returns one element of a tile of pairs; `high` picks the half of the operand. */
+/* Returns one element of a tile of pairs. `high` selects the upper half of the operand. */
 static float half_of(const struct ptx_block *block, const struct ptx_warp *warp,
                      const struct ptx_operand *operand, uint32_t lane, uint32_t high)
 {
@@ -152,7 +152,7 @@ static float half_of(const struct ptx_block *block, const struct ptx_warp *warp,
     return ptx_f32((bits >> (16 * high) & 0xffff) << 16);
 }
 
-/* Operands: d[4], a[4], b[2], c[4]. */
+/* Multiplies tiles. The operands are d[4], a[4], b[2] and c[4]. */
 static void multiply(struct ptx_block *block, struct ptx_warp *warp, const struct ptx_insn *insn,
                      uint32_t lanes)
 {
@@ -178,8 +178,8 @@ static void multiply(struct ptx_block *block, struct ptx_warp *warp, const struc
         ptx_set(warp, &d[i], lane, ptx_of_f32(sums[lane][i]));
 }
 
-/* Lane l passes the address of row l % 8 of matrix l / 8. From matrix i it gets elements 2 (l % 4) and 2 (l % 4) + 1 of
- * row l / 4 or, if transposed, of column l / 4. */
+/* Loads matrices. Lane l passes the address of row l % 8 of matrix l / 8. From matrix i, the lane gets elements 2 (l %
+ * 4) and 2 (l % 4) + 1 of row l / 4 or, if transposed, of column l / 4. */
 static void load_matrices(struct ptx_block *block, struct ptx_warp *warp, const struct ptx_insn *insn,
                           uint32_t lanes, bool turned)
 {

@@ -236,7 +236,7 @@ TEST(recorder, counts_what_is_lost)
     }
 }
 
-/* If the record naming the op was dropped, the stream still tells the lane. */
+/* If the record naming the op was dropped, the stream still identifies the lane. */
 TEST(recorder, knows_lanes_by_their_streams)
 {
     struct ah_device_recording recording;

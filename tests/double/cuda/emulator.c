@@ -33,7 +33,7 @@ struct thread {
     struct emulator_thread self; /* first: emulator_self points to it */
     struct fiber *fiber;
     enum place place;
-    unsigned mask; /* like the next two, valid while it waits with its warp */
+    unsigned mask; /* this field and the next two are valid while the thread waits with its warp */
     emulator_act_fn *act;
     void *mine;
 };

@@ -7,10 +7,10 @@
  * 1. Every run ends: no stage waits for another forever.
  * 2. What is sent has its place from the start of sending until its last reader is done.
  * 3. A stage has at most min(m, P - i) micro-batches between their forward and the end of their backward.
- * 4. Before the last pass is done, nothing is updated, and gradients of weights on the device stay there, unless the
- *    host adds up those of each micro-batch.
- * 5. All stages together have the model's parameters; a program counts 1/tp of its stage's. A table shared by embedding
- *    and head counts twice if they are in different stages.
+ * 4. Before the last pass is done, nothing is updated. The gradient of a weight on the device stays on the device, too,
+ *    unless the host adds up the gradients of all micro-batches.
+ * 5. All stages together have the model's parameters; a program counts 1/tp of its stage's parameters. A table shared
+ *    by embedding and head counts twice if they are in different stages.
  */
 #include "runtime/schedule/schedule.h"
 #include "tests/property/schedule/choices.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests the list of a job's products, with each product of its programs once. Also tests selecting from a table.
+ * Tests that a job's list has each product of the job's programs exactly once, and the selection from a table.
  */
 #include "runtime/device/algorithm.h"
 #include "runtime/schedule/products.h"

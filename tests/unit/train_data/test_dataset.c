@@ -493,7 +493,7 @@ TEST_IN(dataset, masks_and_documents, root_make, root_remove)
     struct opened opened = prepared(*state, 256, AH_DATASET_AUTO);
     CHECK_OK(open_paths(&opened, *state, both, 2), opened.err);
     const struct ah_dataset_facts *facts = ah_dataset_facts(opened.data);
-    assert_int_equal(facts->documents, 5); /* each text begins one; .docs adds more */
+    assert_int_equal(facts->documents, 5); /* each text begins a document; .docs adds more */
     assert_int_equal(facts->unmasked, 5);
     assert_true(facts->has_docs && facts->has_mask);
     check_flags(opened.data, "0100001", "1011110");

@@ -244,7 +244,7 @@ EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPrefere
                value, bytes);
 }
 
-/* ---- problems: what a call multiplies, checked ---- */
+/* ---- problems: the checked description of what a call multiplies ---- */
 
 static uint64_t type_bytes(cudaDataType_t type)
 {

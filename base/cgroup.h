@@ -12,9 +12,9 @@
 #include <stdint.h>
 
 struct ah_cgroup {
-    uint64_t memory_limit_bytes; /* the lowest limit of a group; UINT64_MAX: none */
-    uint64_t memory_free_bytes;  /* the least memory still free in a group; UINT64_MAX: no limit */
-    double processors;           /* the lowest quota of a group, in seconds of work per second; 0: none */
+    uint64_t memory_limit_bytes; /* the lowest limit of any group; UINT64_MAX: none */
+    uint64_t memory_free_bytes;  /* the least memory still free in any group; UINT64_MAX: no limit */
+    double processors;           /* the lowest quota of any group, in seconds of work per second; 0: none */
 };
 
 /* Reads the limits. `root` (optional): a folder to read instead of /, with proc/self/cgroup and sys/fs/cgroup in it.

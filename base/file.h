@@ -21,7 +21,8 @@ enum { AH_FILE_REASON_MAX = 720 };
 const char *ah_file_reason(const char *path, int reason, char out[AH_FILE_REASON_MAX]);
 
 /* Refuses a pipe, socket or device with AH_E_IO, without waiting for it. Use it for files that a person did not name,
- * such as the config.json in a folder. Returns AH_OK for missing files and folders, which ah_file_read() reports. */
+ * such as the config.json in a folder. Returns AH_OK if the path does not exist or is a folder; ah_file_read() reports
+ * both. */
 int ah_file_check_regular(const char *path, struct ah_error *err);
 
 /* Appends the whole of `path` to `ret_bytes`. AH_E_IO for a missing file, a directory, a socket, or a pipe that gets no

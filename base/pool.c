@@ -10,11 +10,11 @@
  *     ends and stays there until the next round is opened.
  * (2) fn, context and chunks are rewritten only between rounds: after every claimed chunk was counted in `finished`,
  *     before the cursor opens the next round (release). A worker loads the cursor (acquire), then the fields, then
- *     claims, and counts last: if the claim succeeds, the fields were those of its round. If it fails they may be of
- *     any round and are not used; so they are atomic, in relaxed order.
+ *     claims a chunk; it counts the chunk last. If the claim succeeds, the fields were those of its round. If the claim
+ *     fails, the fields may be of any round and are not used; so they are atomic, in relaxed order.
  * (3) The caller returns when finished == chunks: each chunk was claimed once (1) and counted after it ran (release);
  *     the caller's load acquires. It never waits for a worker that claimed nothing.
- * (4) No wake-up is lost. A worker that finds nothing to claim, after having read `epoch` first, sleeps with
+ * (4) No wake-up is lost. A worker reads `epoch`, then looks for a chunk; if there is none, it sleeps with
  *     futex(epoch == what it read). The caller opens the round, then increments `epoch`, then looks at `sleepers`; the
  *     worker increments `sleepers`, then the kernel compares `epoch`. All sequentially consistent: either the caller
  *     sees the sleeper and wakes it, or the kernel sees the new epoch. The caller sleeps on `finished` in the same way,

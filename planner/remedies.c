@@ -20,7 +20,7 @@ enum { DOUBLINGS = 12, HALVINGS = 11, FINAL_TRIES = 4, STEPS_OF_A_BUDGET = 32, C
 
 /* ---- changes ---- */
 
-/* A changed copy of a request without a plan, and the remedy to report if the change helps. */
+/* A changed copy of a request for which no plan was found, and the remedy to report if the change helps. */
 struct change {
     struct ah_plan_request request;
     struct ah_remedy remedy;
@@ -275,7 +275,7 @@ static struct axis axis_of(const struct ah_planning *p, bool device, uint64_t mi
                       device ? machine->device.memory_bytes : machine->host.memory_bytes);
 }
 
-/* Returns the number of steps at which a search begins: up to the need of the best trial, where a plan is likely. */
+/* Returns the number of steps at which a search begins: what the best trial needs, as a plan is likely there. */
 static uint64_t likely_steps(const struct axis *axis, const struct ah_diagnosis *diagnosis,
                              const char *resource)
 {

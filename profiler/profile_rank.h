@@ -40,7 +40,7 @@ int ah_profile_rank_read(const struct ah_machine *machine, const char *name,
                          const struct ah_profile_rank_options *options, struct ah_profile_rank *ret_rank,
                          struct ah_error *err);
 
-/* Returns the type of GPU that describes these ranks in a cluster document, without a name. */
+/* Returns the entry for these ranks' type of GPU in a cluster document; its name is left empty. */
 struct ah_cluster_gpu ah_profile_rank_gpu(const struct ah_profile_rank *rank);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The fields of an inventory, and what must hold between them:
- * 1. A holding names a node of `nodes` and, if it is in a GPU's memory, a GPU of that node; storage names neither.
+ * 1. A holding names a node of `nodes` and, if it is in a GPU's memory, a GPU of that node; a holding in storage
+ *    names neither.
  * 2. A holding's blocks and slices exist.
  * 3. A holding's step is not after the inventory's.
  */

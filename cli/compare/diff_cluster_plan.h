@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Diff of cluster plans in planning terms: how a step and each GPU's work change. The verb prints the fields that
- * differ below.
+ * Diff of cluster plans in planning terms: how a step and each GPU's work change. Below this, the verb lists the fields
+ * that differ.
  */
 #ifndef AH_CLI_COMPARE_DIFF_CLUSTER_PLAN_H
 #define AH_CLI_COMPARE_DIFF_CLUSTER_PLAN_H

@@ -252,7 +252,7 @@ static double iteration_end(const struct ah_sim_run *run, const struct ah_clock_
     return result->spans[iteration * run->items->n + run->iteration->positions - 1].finish_us;
 }
 
-/* Returns the time between an item's ends in the last complete iteration and in the one before (invariant 5). */
+/* Returns the time from an item's end in one iteration to its end in the last complete iteration (invariant 5). */
 static double item_period(const struct ah_sim_run *run, const struct ah_clock_result *result, size_t item)
 {
     size_t n = run->items->n;

@@ -96,7 +96,7 @@ struct ah_job {
     size_t n_blocks;
     bool is_part;
     struct ah_plan_part part; /* for a whole model: all blocks, one rank, one stage */
-    bool has_head;            /* the last block is the model's */
+    bool has_head;            /* the last block is the model's head */
     bool adds_up;             /* gradients are added up, over micro-batches, pipelines or a split table */
     bool table_trained;       /* the embedding's table is trained, here or on another rank */
     bool copies_table;        /* the head is tied, and this rank has its own copy of the table */

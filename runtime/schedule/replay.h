@@ -19,7 +19,7 @@
 enum ah_replay_reason {
     AH_REPLAY_NO_WAIT,
     AH_REPLAY_DATA,   /* its input was not there */
-    AH_REPLAY_MEMORY, /* its memory was not free: it lacked a ring's slot, or a gradient was still being sent */
+    AH_REPLAY_MEMORY, /* its memory was in use: no ring slot was free, or a gradient was still being sent */
     AH_REPLAY_REASONS
 };
 

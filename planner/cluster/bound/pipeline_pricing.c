@@ -65,7 +65,7 @@ static inline double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Special values of `ends_us`: the kind has no stages so far; (5) cannot exclude the label any more. */
+/* Special values of `ends_us`: the kind has no stages so far; rule (5) can no longer exclude the label. */
 #define NO_STAGE 0.0
 #define NO_RISK  (-1.0)
 

@@ -96,7 +96,7 @@ TEST(loop, a_send_is_done_when_its_receive_is_posted)
             else
                 post(&pair, 0, 0, from, BYTES);
         }
-        assert_string_equal(to, "first"); /* arrives before any rank polls: nothing is earlier */
+        assert_string_equal(to, "first"); /* it arrives although no rank has polled yet */
         assert_int_equal(polled(&pair, 0), 1);
         assert_int_equal(polled(&pair, 1), 1);
     }

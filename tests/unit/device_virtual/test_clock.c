@@ -238,8 +238,8 @@ TEST(clock, an_empty_graph_ends_at_once)
     ah_clock_release(&clock);
 }
 
-/* Ops on eight lanes have ten different demands, so more sets of ops run together than the clock remembers. The only
- * resource is always short, so the time taken equals the work done on that resource. */
+/* Ops on eight lanes have ten different demands, so there are more combinations of running ops than the clock
+ * remembers. The only resource is always short, so the time taken equals the work done on that resource. */
 TEST(clock, many_running_sets_lose_no_work)
 {
     enum { OPS = 4000, LANES = 8, ROWS = 10 };

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { STEPS = 7, FIRST = 3, RECORDED = 3, PLANS_EACH = 20, SLOW_US = 700 };
+enum { STEPS = 7, FIRST = 3, RECORDED = 3, PLANS_EACH = 20, SLOW_US = 700, SLOW_MOST_US = 12000 };
 
 static struct golden golden;
 static struct pipeline pipeline;
@@ -214,11 +214,11 @@ TEST(measured_ranks, split_their_steps)
     assert_true(seen.before && seen.behind && seen.sends && seen.sums && seen.gate);
 }
 
+/* `context`: how long to sleep, in us. */
 static void sleep_in_compute(void *context, const struct hooked_op *op)
 {
-    (void)context;
     if (op->lane == AH_LANE_COMPUTE && op->op->kind == AH_OP_MATMUL)
-        nanosleep(&(struct timespec){.tv_nsec = 1000L * SLOW_US}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = 1000L * *(const long *)context}, NULL);
 }
 
 /* Returns the fraction of the step that a rank waits for its neighbours and at the gate. */
@@ -229,33 +229,43 @@ static double share_of_others(const struct ah_tally_rank *times)
            times->step_us;
 }
 
+/* True if the measurements of all ranks show that `slow` is the slow one. */
+static bool is_shown(size_t slow)
+{
+    bool shown = true;
+    for (size_t rank = 0; rank < 3; rank++) {
+        const struct ah_tally_rank *times = &measured[rank].times;
+        const double before_us = times->waits_us[AH_LANE_RECEIVE_BEFORE],
+                     behind_us = times->waits_us[AH_LANE_RECEIVE_BEHIND];
+        if (rank == slow)
+            continue;
+        shown &= times->compute_us < measured[slow].times.compute_us;
+        shown &= share_of_others(times) > share_of_others(&measured[slow].times);
+        shown &= rank > slow
+                     ? before_us > behind_us
+                     : times->waits_us[AH_LANE_SEND] + behind_us + times->waits_us[AH_TALLY_GATE] > before_us;
+    }
+    return shown;
+}
+
+/* On a busy machine other ranks may be slower than a short sleep, so the sleep doubles until it decides. */
 TEST(measured_ranks, know_which_one_is_slow)
 {
     uint64_t seed = check_seed(127), turn[AH_BLOCK_HEAD + 1] = {0};
     golden_open_as(&golden, "gpt2-untied-odd", AH_FP32, AH_FP32);
     for (size_t slow = 0; slow < 3; slow++) {
-        pipeline_open(&pipeline, &golden, 3, turn, &seed);
-        hooked_set(&(struct hooked_hooks){.before = sleep_in_compute});
-        pipeline.stages[slow].options.driver = hooked_driver();
-        run(&seed);
-        for (size_t rank = 0; rank < 3; rank++) {
-            const struct ah_tally_rank *times = &measured[rank].times;
-            if (rank == slow)
-                continue;
-            assert_true(times->compute_us < measured[slow].times.compute_us);
-            if (share_of_others(times) <= share_of_others(&measured[slow].times))
-                fail_msg("rank %zu is slow, and rank %zu stands still %g of its step, it %g", slow, rank,
-                         share_of_others(times), share_of_others(&measured[slow].times));
-            if (rank > slow)
-                assert_true(times->waits_us[AH_LANE_RECEIVE_BEFORE] >
-                            times->waits_us[AH_LANE_RECEIVE_BEHIND]);
-            else
-                assert_true(times->waits_us[AH_LANE_SEND] + times->waits_us[AH_LANE_RECEIVE_BEHIND] +
-                                times->waits_us[AH_TALLY_GATE] >
-                            times->waits_us[AH_LANE_RECEIVE_BEFORE]);
+        bool shown = false;
+        for (long sleep_us = SLOW_US; !shown && sleep_us <= SLOW_MOST_US; sleep_us *= 2) {
+            pipeline_open(&pipeline, &golden, 3, turn, &seed);
+            hooked_set(&(struct hooked_hooks){.before = sleep_in_compute, .context = &sleep_us});
+            pipeline.stages[slow].options.driver = hooked_driver();
+            run(&seed);
+            shown = is_shown(slow);
+            ah_arena_release(&arena);
+            pipeline_close(&pipeline);
         }
-        ah_arena_release(&arena);
-        pipeline_close(&pipeline);
+        if (!shown)
+            fail_msg("rank %zu is slow, and the times do not show it", slow);
     }
     golden_close(&golden);
 }

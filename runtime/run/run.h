@@ -4,7 +4,7 @@
  *
  *     struct ah_run run;
  *     rc = ah_run_open(&run, &host, plan, &options, err);  // data, device, weights or a checkpoint: all checks
- *     rc = ah_run_train(&run, &listener, err);                // steps, evaluations, saves
+ *     rc = ah_run_train(&run, &listener, err);             // steps, evaluations, saves
  *     ah_run_close(&run);                                  // in every case
  *
  * A run is divided into stretches. Between two stretches the trainer is drained, held-out loss is measured, and

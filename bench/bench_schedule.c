@@ -100,7 +100,7 @@ static void price(struct workload *w)
         double us = 2.0 * (double)w->job.groups[g].parameters * (double)w->job.tokens / 100e6;
         w->groups[g] = (struct ah_cost_group){.forward_us = us, .backward_us = {2 * us, 2.1 * us, 3 * us}};
     }
-    w->dram = (struct ah_plan_resource){.name = "host_dram", .h2d = 0.17, .d2h = 0.17, .host = 0.85};
+    w->dram = (struct ah_plan_resource){.name = "host_dram", .demand = {0, 0.17, 0.17, 0.85}};
     w->costs = (struct ah_costs){.groups = w->groups,
                                  .h2d_latency_us = 10,
                                  .d2h_latency_us = 10,
@@ -112,7 +112,7 @@ static void price(struct workload *w)
                                  .device_squares_us = 1 / 600e3,
                                  .host_us_per_byte = 1 / 50e3,
                                  .norm_us = 5,
-                                 .sharing = {{1, 1, 1, 1}, &w->dram, 1}};
+                                 .sharing = {{{1, 1, 1, 1}}, &w->dram, 1}};
 }
 
 static void open_workload(struct workload *w, uint64_t layers, uint64_t tiles, double clip)

@@ -97,10 +97,9 @@ static void put_memory(struct ah_cli *cli, const struct ah_plan *plan)
 
 static void print_summary(struct ah_cli *cli, const struct ah_plan *plan)
 {
-    const struct ah_plan_lane_times times = ah_plan_lane_times(plan);
     struct ah_buffer sentence = {0};
     ah_inspect_plan_headline(cli, plan);
-    ah_plan_put_bottleneck(&sentence, plan->time.step_us, &times);
+    ah_plan_put_bottleneck(&sentence, &plan->time);
     ah_cli_put_wrapped(cli, &sentence, 0);
     put_memory(cli, plan);
 }

@@ -61,15 +61,14 @@ static void count_waits(struct simulation *simulation)
     }
 }
 
-static struct ah_plan_lane_times lane_times(const struct ah_replay *replay)
+static struct ah_plan_time simulated_time(const struct ah_replay *replay)
 {
-    struct ah_plan_lane_times times = {.busy_us = {0}};
+    struct ah_plan_time time = {.step_us = replay->period_us};
     for (int lane = 0; lane < AH_PLAN_LANES; lane++) {
-        times.busy_us[lane] = replay->lanes[lane].busy_us;
-        if (lane != AH_PLAN_LANE_COMPUTE)
-            times.exposed_us[lane] = replay->exposed_us[lane - 1];
+        time.busy_us[lane] = replay->lanes[lane].busy_us;
+        time.exposed_us.of[lane] = replay->exposed_us[lane];
     }
-    return times;
+    return time;
 }
 
 /* ---- waits, the longest first ---- */
@@ -185,8 +184,8 @@ static void put_lanes(struct ah_cli *cli, const struct simulation *simulation)
     }
     ah_inspect_table(cli, "lanes in a steady step (simulated)", &table);
     struct ah_buffer sentence = {0};
-    const struct ah_plan_lane_times times = lane_times(replay);
-    ah_plan_put_bottleneck(&sentence, replay->period_us, &times);
+    const struct ah_plan_time time = simulated_time(replay);
+    ah_plan_put_bottleneck(&sentence, &time);
     ah_cli_put_wrapped(cli, &sentence, 2);
 }
 
@@ -283,7 +282,7 @@ static void print_json(struct ah_cli *cli, const struct simulation *simulation)
     ah_emit_integer(&emit, "iterations", replay->iterations);
     ah_emit_open(&emit, "exposed_us", '{');
     for (int lane = AH_PLAN_LANE_H2D; lane < AH_PLAN_LANES; lane++)
-        ah_emit_number(&emit, ah_words_plan_lane[lane], replay->exposed_us[lane - 1]);
+        ah_emit_number(&emit, ah_words_plan_lane[lane], replay->exposed_us[lane]);
     ah_emit_close(&emit);
     ah_emit_open(&emit, "lanes", '{');
     for (int lane = 0; lane < AH_PLAN_LANES; lane++)

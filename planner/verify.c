@@ -113,13 +113,14 @@ static int find_costs(struct verify *v)
 
 static bool same_sharing(const struct ah_plan_sharing *a, const struct ah_plan_sharing *b)
 {
-    bool same = a->n_resources == b->n_resources && a->weights.compute == b->weights.compute &&
-                a->weights.h2d == b->weights.h2d && a->weights.d2h == b->weights.d2h &&
-                a->weights.host == b->weights.host;
+    bool same = a->n_resources == b->n_resources;
+    for (size_t lane = 0; same && lane < AH_PLAN_LANES; lane++)
+        same = a->weights.of[lane] == b->weights.of[lane];
     for (size_t i = 0; same && i < a->n_resources; i++) {
         const struct ah_plan_resource *x = &a->resources[i], *y = &b->resources[i];
-        same = !strcmp(x->name, y->name) && x->compute == y->compute && x->h2d == y->h2d &&
-               x->d2h == y->d2h && x->host == y->host;
+        same = !strcmp(x->name, y->name);
+        for (size_t lane = 0; same && lane < AH_PLAN_LANES; lane++)
+            same = x->demand[lane] == y->demand[lane];
     }
     return same;
 }

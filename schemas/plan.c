@@ -17,7 +17,6 @@ const char *const ah_words_scheduling[] = {AH_SCHEDULING_WORDS(WORD) NULL};
 const char *const ah_words_micro_order[] = {AH_MICRO_ORDER_WORDS(WORD) NULL};
 const char *const ah_words_accumulator[] = {AH_ACCUMULATOR_WORDS(WORD) NULL};
 const char *const ah_words_plan_op[] = {AH_PLAN_OP_WORDS(WORD) NULL};
-const char *const ah_words_plan_lane[] = {AH_PLAN_LANE_WORDS(WORD) NULL};
 const char *const ah_words_plan_status[] = {AH_PLAN_STATUS_WORDS(WORD) NULL};
 const char *const ah_words_what_if[] = {AH_WHAT_IF_WORDS(WORD) NULL};
 
@@ -123,29 +122,23 @@ static const struct ah_field staging_fields[] = {
     {0}};
 AH_TABLE(staging, ah_plan_staging, "staging", "Tiles, and rings of them between host and device.", NULL);
 
-#define SHARE(tag, member, least, sentence)                                                                  \
-    {                                                                                                        \
-        .name = #member, AH_NUMBER_AT(tag, member), .min = (least), .max = 1e6, .about = (sentence)          \
-    }
-static const struct ah_field resource_fields[] = {
-    AH_ROW_NAME(ah_plan_resource, name, "Its name."),
-    SHARE(ah_plan_resource, compute, 0, "Demand of the compute lane."),
-    SHARE(ah_plan_resource, h2d, 0, "Demand of copies to the device."),
-    SHARE(ah_plan_resource, d2h, 0, "Demand of copies from the device."),
-    SHARE(ah_plan_resource, host, 0, "Demand of the host lane."),
-    {0}};
+#define DEMAND(value, word, does, title)                                                                     \
+    {.name = word, AH_NUMBER_AT(ah_plan_resource, demand[value]), .max = 1e6, .about = "Demand of " does "."},
+static const struct ah_field resource_fields[] = {AH_ROW_NAME(ah_plan_resource, name, "Its name."),
+                                                  AH_PLAN_LANE_ROWS(DEMAND){0}};
 AH_TABLE(resource, ah_plan_resource, "resource",
          "Demand of each lane on a resource, as a share of its "
          "capacity.",
          NULL);
 
-static const struct ah_field lane_weights_fields[] = {
-    SHARE(ah_plan_lane_weights, compute, 1e-6, "Weight of the compute lane."),
-    SHARE(ah_plan_lane_weights, h2d, 1e-6, "Weight of copies to the device."),
-    SHARE(ah_plan_lane_weights, d2h, 1e-6, "Weight of copies from the device."),
-    SHARE(ah_plan_lane_weights, host, 1e-6, "Weight of the host lane."),
-    {0}};
-AH_TABLE(lane_weights, ah_plan_lane_weights, "lane_weights",
+#define WEIGHT(value, word, does, title)                                                                     \
+    {.name = word,                                                                                           \
+     AH_NUMBER_AT(ah_plan_by_lane, of[value]),                                                               \
+     .min = 1e-6,                                                                                            \
+     .max = 1e6,                                                                                             \
+     .about = "Weight of " does "."},
+static const struct ah_field lane_weights_fields[] = {AH_PLAN_LANE_ROWS(WEIGHT){0}};
+AH_TABLE(lane_weights, ah_plan_by_lane, "lane_weights",
          "Lanes get speeds in proportion to these at a "
          "contended resource.",
          NULL);
@@ -213,20 +206,11 @@ static const struct ah_field memory_fields[] = {
     {0}};
 AH_TABLE(memory, ah_plan_memory, "memory", "Memory that the plan needs.", ah_plan_check_memory);
 
-static const struct ah_field exposed_fields[] = {
-    AH_ROW_NUMBER(ah_plan_exposed, h2d, US_MAX, "Waiting for copies to the device."),
-    AH_ROW_NUMBER(ah_plan_exposed, d2h, US_MAX, "Waiting for copies from the device."),
-    AH_ROW_NUMBER(ah_plan_exposed, host, US_MAX, "Waiting for the host."),
-    {0}};
-AH_TABLE(exposed, ah_plan_exposed, "exposed_us", "Time that compute waits for each lane.", NULL);
-
+#define BUSY(value, word, does, title) AH_ROW_BUSY(ah_plan_time, value, word, does)
 static const struct ah_field time_fields[] = {
     AH_ROW_NUMBER(ah_plan_time, step_us, US_MAX, "Period: steady-state time of an iteration."),
-    AH_ROW_NUMBER(ah_plan_time, compute_us, US_MAX, "Work of the compute lane."),
-    AH_ROW_NUMBER(ah_plan_time, h2d_us, US_MAX, "Work of the lane that copies to the device."),
-    AH_ROW_NUMBER(ah_plan_time, d2h_us, US_MAX, "Work of the lane that copies from the device."),
-    AH_ROW_NUMBER(ah_plan_time, host_us, US_MAX, "Work of the host lane."),
-    AH_ROW_GROUP(ah_plan_time, exposed_us, &exposed_table, "Time that compute waits."),
+    AH_PLAN_LANE_ROWS(BUSY)
+        AH_ROW_GROUP(ah_plan_time, exposed_us, &ah_plan_exposed_table, "Time that compute waits."),
     {.name = "estimated",
      AH_BOOL_AT(ah_plan_time, estimated),
      .flags = AH_FIELD_OPTIONAL,
@@ -280,32 +264,29 @@ static const struct ah_field op_fields[] = {
     OPTIONAL_COUNT(ah_plan_op, bytes, COUNT_MAX, "Bytes over the link, all tiles."),
     AH_ROW_NUMBER(ah_plan_op, us, US_MAX, "Predicted time, all tiles."),
     {0}};
-#define OTHER_LANE(name)                                                                                     \
-    {"lane", name, AH_RULE_FORBIDS, "position", NULL, "belongs only to ops of the compute lane"},            \
-        {"lane", name, AH_RULE_REQUIRES, "issue_after", NULL, "is missing; ops of this lane need it"},       \
-    {                                                                                                        \
-        "lane", name, AH_RULE_REQUIRES, "due_before", NULL, "is missing; ops of this lane need it"           \
-    }
+#define OTHER_LANE(value, word, does, title)                                                                 \
+    {"lane", word, AH_RULE_FORBIDS, "position", NULL, "belongs only to ops of the compute lane"},            \
+        {"lane", word, AH_RULE_REQUIRES, "issue_after", NULL, "is missing; ops of this lane need it"},       \
+        {"lane", word, AH_RULE_REQUIRES, "due_before", NULL, "is missing; ops of this lane need it"},
 static const struct ah_rule op_rules[] = {
     {"lane", "compute", AH_RULE_REQUIRES, "position", NULL, "is missing; ops of the compute lane need it"},
     {"lane", "compute", AH_RULE_FORBIDS, "issue_after", NULL, "does not belong to ops of the compute lane"},
     {"lane", "compute", AH_RULE_FORBIDS, "due_before", NULL, "does not belong to ops of the compute lane"},
-    OTHER_LANE("h2d"),
-    OTHER_LANE("d2h"),
-    OTHER_LANE("host"),
-    {0}};
+    AH_PLAN_OTHER_LANE_ROWS(OTHER_LANE){0}};
 static const struct ah_field_table op_table = {.name = "op",
                                                .about = "Something that a lane does in every iteration.",
                                                .bytes = sizeof(struct ah_plan_op),
                                                .fields = op_fields,
                                                .rules = op_rules};
 
-#define LANE(member)                                                                                         \
-    {                                                                                                        \
-        .name = #member, AH_COUNTS_AT(ah_plan_lanes, member), .flags = AH_FIELD_OPTIONAL,                    \
-        .max = OPS_MAX - 1, .max_items = OPS_MAX, .about = "Indices into ops in order, one for each tile."   \
-    }
-static const struct ah_field lanes_fields[] = {LANE(compute), LANE(h2d), LANE(d2h), LANE(host), {0}};
+#define ORDER(value, word, does, title)                                                                      \
+    {.name = word,                                                                                           \
+     AH_COUNTS_AT(ah_plan_lanes, order[value]),                                                              \
+     .flags = AH_FIELD_OPTIONAL,                                                                             \
+     .max = OPS_MAX - 1,                                                                                     \
+     .max_items = OPS_MAX,                                                                                   \
+     .about = "Indices into ops in order, one for each tile."},
+static const struct ah_field lanes_fields[] = {AH_PLAN_LANE_ROWS(ORDER){0}};
 AH_TABLE(lanes, ah_plan_lanes, "lanes", "The frozen order of each lane.", NULL);
 
 static const struct ah_field tensor_fields[] = {

@@ -24,6 +24,7 @@
 #include "base/error.h"
 #include "schemas/algorithms.h"
 #include "schemas/model.h"
+#include "schemas/plan_lanes.h"
 #include "schemas/signature.h"
 #include "schemas/vocabulary.h"
 
@@ -49,9 +50,6 @@
     X(AH_PLAN_STATES_IN, "states_in") X(AH_PLAN_STATES_OUT, "states_out") X(AH_PLAN_GATHER, "gather")        \
     X(AH_PLAN_SEND_OUTPUT, "send_output") X(AH_PLAN_SEND_INPUT_GRADIENT, "send_input_gradient")              \
     X(AH_PLAN_COLLECTIVE, "collective")
-#define AH_PLAN_LANE_WORDS(X)                                                                                \
-    X(AH_PLAN_LANE_COMPUTE, "compute") X(AH_PLAN_LANE_H2D, "h2d") X(AH_PLAN_LANE_D2H, "d2h")                 \
-    X(AH_PLAN_LANE_HOST, "host")
 #define AH_WHAT_IF_WORDS(X)                                                                                  \
     X(AH_WHAT_IF_DEVICE_MEMORY, "device.memory_bytes") X(AH_WHAT_IF_HOST_MEMORY, "host.memory_bytes")
 #define AH_PLAN_STATUS_WORDS(X)                                                                              \
@@ -64,7 +62,6 @@ enum ah_scheduling { AH_SCHEDULING_WORDS(AH_WORD_VALUE) };
 enum ah_micro_order { AH_MICRO_ORDER_WORDS(AH_WORD_VALUE) };
 enum ah_accumulator { AH_ACCUMULATOR_WORDS(AH_WORD_VALUE) };
 enum ah_plan_op_kind { AH_PLAN_OP_WORDS(AH_WORD_VALUE) };
-enum ah_plan_lane { AH_PLAN_LANE_WORDS(AH_WORD_VALUE) };
 enum ah_plan_status { AH_PLAN_STATUS_WORDS(AH_WORD_VALUE) };
 enum ah_what_if_field { AH_WHAT_IF_WORDS(AH_WORD_VALUE) };
 #undef AH_WORD_VALUE
@@ -74,7 +71,6 @@ extern const char *const ah_words_scheduling[];
 extern const char *const ah_words_micro_order[];
 extern const char *const ah_words_accumulator[];
 extern const char *const ah_words_plan_op[];
-extern const char *const ah_words_plan_lane[];
 extern const char *const ah_words_plan_status[];
 extern const char *const ah_words_what_if[];
 
@@ -150,16 +146,12 @@ enum { AH_PLAN_TILE_UNIT = 4096 };
 /* What each lane demands of a resource at full speed, as a fraction of the resource's capacity. */
 struct ah_plan_resource {
     const char *name; /* "host_dram", "link" */
-    double compute, h2d, d2h, host;
-};
-
-/* If lanes together demand more than a resource has, they slow down to speeds in proportion to these weights. */
-struct ah_plan_lane_weights {
-    double compute, h2d, d2h, host;
+    double demand[AH_PLAN_LANES];
 };
 
 struct ah_plan_sharing {
-    struct ah_plan_lane_weights weights;
+    /* If lanes together demand more than a resource has, they slow down to speeds in proportion to these weights. */
+    struct ah_plan_by_lane weights;
     struct ah_plan_resource *resources;
     size_t n_resources;
 };
@@ -207,15 +199,11 @@ struct ah_plan_memory {
     struct ah_plan_by_class by_class; /* of the device arena at its peak */
 };
 
-struct ah_plan_exposed {
-    double h2d, d2h, host; /* time that compute waits for each lane */
-};
-
 struct ah_plan_time {
     double step_us;
-    double compute_us, h2d_us, d2h_us, host_us; /* time that each lane works */
-    struct ah_plan_exposed exposed_us;
-    bool estimated; /* some costs were not measured on the machine */
+    double busy_us[AH_PLAN_LANES];     /* time that each lane works */
+    struct ah_plan_by_lane exposed_us; /* time that compute waits for each lane; 0 for compute itself */
+    bool estimated;                    /* some costs were not measured on the machine */
 };
 
 struct ah_plan_solver {
@@ -242,14 +230,8 @@ struct ah_plan_arena {
 
 /* The orders of lanes, as indices into ops; the n-th occurrence of an op is its n-th tile. */
 struct ah_plan_lanes {
-    uint64_t *compute;
-    size_t n_compute;
-    uint64_t *h2d;
-    size_t n_h2d;
-    uint64_t *d2h;
-    size_t n_d2h;
-    uint64_t *host;
-    size_t n_host;
+    uint64_t *order[AH_PLAN_LANES];
+    size_t n_order[AH_PLAN_LANES];
 };
 
 struct ah_plan_alternative {
@@ -294,6 +276,22 @@ struct ah_plan {
 /* Return the number of blocks of the whole model; the number, in the model, of the plan's block 0. */
 uint64_t ah_plan_model_blocks(const struct ah_plan *plan);
 uint64_t ah_plan_first_block(const struct ah_plan *plan);
+
+/* The op of the compute lane at a position. */
+static inline struct ah_plan_op *ah_plan_compute_op(const struct ah_plan *plan, uint64_t position)
+{
+    return &plan->ops[plan->lanes.order[AH_PLAN_LANE_COMPUTE][position]];
+}
+
+/* Returns how long a resource works, at its full rate, for lanes that work `us` each at full speed. */
+static inline double ah_plan_resource_us(const struct ah_plan_resource *resource,
+                                         const double us[AH_PLAN_LANES])
+{
+    double sum_us = 0;
+    for (int lane = 0; lane < AH_PLAN_LANES; lane++)
+        sum_us += resource->demand[lane] * us[lane];
+    return sum_us;
+}
 
 /* True if a step adds up gradients of several micro-batches, here or over pipelines, or of a split table. */
 bool ah_plan_adds_up(const struct ah_plan *plan);

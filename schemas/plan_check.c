@@ -244,9 +244,11 @@ static int check_blocks(const struct ah_plan *plan, struct ah_error *err)
 }
 
 /* Checks that a lane's order names only its own ops, and counts how often it names each. */
-static int check_lane(const struct ah_plan *plan, enum ah_plan_lane lane, const uint64_t *order, size_t n,
-                      uint64_t *mentions, struct ah_error *err)
+static int check_lane(const struct ah_plan *plan, enum ah_plan_lane lane, uint64_t *mentions,
+                      struct ah_error *err)
 {
+    const uint64_t *order = plan->lanes.order[lane];
+    size_t n = plan->lanes.n_order[lane];
     char list[40];
     snprintf(list, sizeof list, "lanes.%s", ah_words_plan_lane[lane]);
     for (size_t i = 0; i < n; i++) {
@@ -264,14 +266,9 @@ static int check_lane(const struct ah_plan *plan, enum ah_plan_lane lane, const 
 
 static int check_mentions(const struct ah_plan *plan, uint64_t *mentions, struct ah_error *err)
 {
-    const struct ah_plan_lanes *lanes = &plan->lanes;
-    int rc = check_lane(plan, AH_PLAN_LANE_COMPUTE, lanes->compute, lanes->n_compute, mentions, err);
-    if (!rc)
-        rc = check_lane(plan, AH_PLAN_LANE_H2D, lanes->h2d, lanes->n_h2d, mentions, err);
-    if (!rc)
-        rc = check_lane(plan, AH_PLAN_LANE_D2H, lanes->d2h, lanes->n_d2h, mentions, err);
-    if (!rc)
-        rc = check_lane(plan, AH_PLAN_LANE_HOST, lanes->host, lanes->n_host, mentions, err);
+    int rc = AH_OK;
+    for (unsigned lane = 0; lane < AH_PLAN_LANES && !rc; lane++)
+        rc = check_lane(plan, lane, mentions, err);
     for (size_t i = 0; i < plan->n_ops && !rc; i++)
         if (mentions[i] != plan->ops[i].tiles)
             rc = ah_meaning_fail_item(err, "ops", i, "tiles",
@@ -287,9 +284,9 @@ static int check_lanes(const struct ah_plan *plan, struct ah_error *err)
         return ah_error_memory(err);
     int rc = check_mentions(plan, mentions, err);
     free(mentions);
-    if (!rc && plan->lanes.n_compute != plan->arena.positions)
+    if (!rc && plan->lanes.n_order[AH_PLAN_LANE_COMPUTE] != plan->arena.positions)
         rc = ah_meaning_fail(err, "arena.positions", "is %" PRIu64 ", the compute lane has %zu",
-                             plan->arena.positions, plan->lanes.n_compute);
+                             plan->arena.positions, plan->lanes.n_order[AH_PLAN_LANE_COMPUTE]);
     return rc;
 }
 

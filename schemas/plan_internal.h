@@ -8,7 +8,12 @@
 #include "base/error.h"
 #include "schemas/field.h"
 
-extern const struct ah_field_table ah_plan_table; /* for struct ah_plan */
+extern const struct ah_field_table ah_plan_table;         /* for struct ah_plan */
+extern const struct ah_field_table ah_plan_exposed_table; /* for struct ah_plan_by_lane */
+
+/* A row, with its comma, for the time that a lane works: element `value` of a member busy_us. */
+#define AH_ROW_BUSY(tag, value, word, does)                                                                  \
+    {.name = word "_us", AH_NUMBER_AT(tag, busy_us[value]), .max = 1e15, .about = "Time of " does "."},
 
 int ah_plan_check(const void *plan, struct ah_error *err);
 /* Checks that `training.sums` has the only form allowed: the result of ah_plan_join_sums(). */

@@ -6,6 +6,7 @@
 #include "schemas/runlog.h"
 
 #include "schemas/kinds_internal.h"
+#include "schemas/plan_internal.h"
 #include "schemas/rows_internal.h"
 #include "schemas/signature_internal.h"
 #include "schemas/writer_internal.h"
@@ -40,13 +41,6 @@ _Static_assert(sizeof ah_words_runlog_op / sizeof *ah_words_runlog_op == AH_RUNL
     {                                                                                                        \
         .name = "step", AH_COUNT_AT(tag, step), .min = (least), .max = STEP_MAX, .about = (sentence)         \
     }
-
-static const struct ah_field exposed_fields[] = {
-    AH_ROW_NUMBER(ah_plan_exposed, h2d, US_MAX, "Waiting for copies to the device."),
-    AH_ROW_NUMBER(ah_plan_exposed, d2h, US_MAX, "Waiting for copies from it."),
-    AH_ROW_NUMBER(ah_plan_exposed, host, US_MAX, "Waiting for the host."),
-    {0}};
-AH_TABLE(exposed, ah_plan_exposed, "exposed_us", "Time that compute waits for each lane.", NULL);
 
 static const struct ah_field part_fields[] = {
     AH_ROW_WORD(ah_runlog_part, op, ah_words_runlog_op,
@@ -102,7 +96,7 @@ AH_TABLE(rank, ah_runlog_rank, "rank", "Where the time of a rank's step goes.", 
 
 #define EXPOSED_AND_PARTS(tag)                                                                               \
     {.name = "exposed_us",                                                                                   \
-     AH_GROUP_AT(tag, exposed_us, &exposed_table),                                                           \
+     AH_GROUP_AT(tag, exposed_us, &ah_plan_exposed_table),                                                   \
      .flags = AH_FIELD_OPTIONAL,                                                                             \
      .about = "Time that compute waits for each lane."},                                                     \
     {                                                                                                        \
@@ -110,13 +104,11 @@ AH_TABLE(rank, ah_runlog_rank, "rank", "Where the time of a rank's step goes.", 
         .about = "Where the lanes' time goes, by kind of op."                                                \
     }
 
+#define PREDICTED_BUSY(value, word, does, title) AH_ROW_BUSY(ah_runlog_predicted, value, word, does)
 static const struct ah_field predicted_fields[] = {
     AH_ROW_NUMBER(ah_runlog_predicted, step_us, US_MAX, "Time of a step."),
-    AH_ROW_NUMBER(ah_runlog_predicted, compute_us, US_MAX, "Work of the compute lane."),
-    AH_ROW_NUMBER(ah_runlog_predicted, h2d_us, US_MAX, "Work of the lane to the device."),
-    AH_ROW_NUMBER(ah_runlog_predicted, d2h_us, US_MAX, "Work of the lane from the device."),
-    AH_ROW_NUMBER(ah_runlog_predicted, host_us, US_MAX, "Work of the host lane."),
-    AH_ROW_NUMBER(ah_runlog_predicted, tokens_per_s, 1e15, "Tokens trained per second."),
+    AH_PLAN_LANE_ROWS(PREDICTED_BUSY)
+        AH_ROW_NUMBER(ah_runlog_predicted, tokens_per_s, 1e15, "Tokens trained per second."),
     AH_ROW_BYTES(ah_runlog_predicted, device_bytes, "Highest byte used in the device arena."),
     AH_ROW_BYTES(ah_runlog_predicted, host_bytes, "Host memory."),
     {.name = "estimated",
@@ -175,6 +167,7 @@ AH_TABLE(header, ah_runlog, "header", "The first line.", NULL);
         .about = (sentence)                                                                                  \
     }
 
+#define STEP_BUSY(value, word, does, title) AH_ROW_BUSY(ah_runlog_step, value, word, does)
 static const struct ah_field step_fields[] = {
     LINE(step_words),
     STEP(ah_runlog_step, 1, "Number of the step, from 1."),
@@ -198,11 +191,7 @@ static const struct ah_field step_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .max = 1e15,
      .about = "Loss-bearing tokens per second."},
-    AH_ROW_NUMBER(ah_runlog_step, compute_us, US_MAX, "Busy time of the compute lane."),
-    AH_ROW_NUMBER(ah_runlog_step, h2d_us, US_MAX, "Busy time of the lane that copies to the device."),
-    AH_ROW_NUMBER(ah_runlog_step, d2h_us, US_MAX, "Busy time of the lane that copies from the device."),
-    AH_ROW_NUMBER(ah_runlog_step, host_us, US_MAX, "Busy time of the host lane."),
-    COPIED(h2d_bytes, "Bytes copied to the device."),
+    AH_PLAN_LANE_ROWS(STEP_BUSY) COPIED(h2d_bytes, "Bytes copied to the device."),
     COPIED(d2h_bytes, "Bytes copied from the device."),
     AH_ROW_BYTES(ah_runlog_step, device_peak_bytes, "Highest byte touched in the device arena."),
     AH_ROW_BYTES(ah_runlog_step, host_peak_bytes, "Peak host memory in use."),

@@ -55,12 +55,12 @@ struct ah_runlog_rank {
 
 struct ah_runlog_predicted {
     double step_us;
-    double compute_us, h2d_us, d2h_us, host_us;
+    double busy_us[AH_PLAN_LANES]; /* time that each lane works */
     double tokens_per_s;
     uint64_t device_bytes;
     uint64_t host_bytes;
     bool estimated;                     /* some costs were not measured on the machine */
-    struct ah_plan_exposed *exposed_us; /* (optional) time that compute waits for each lane */
+    struct ah_plan_by_lane *exposed_us; /* (optional) time that compute waits for each lane */
     struct ah_runlog_part *parts;       /* (optional) */
     size_t n_parts;
     struct ah_runlog_rank *ranks; /* (optional) all ranks of a cluster plan, in order */
@@ -76,10 +76,10 @@ struct ah_runlog_step {
     double lr;
     double grad_norm; /* AH_RUNLOG_NO_NORM: not computed */
     double step_us;
-    double tokens_per_s;                        /* counts batch x sequence tokens */
-    double learned_tokens_per_s;                /* counts loss-bearing tokens; 0: none, or not known */
-    double compute_us, h2d_us, d2h_us, host_us; /* time that each lane worked */
-    uint64_t h2d_bytes, d2h_bytes;              /* copied; 0: not known */
+    double tokens_per_s;           /* counts batch x sequence tokens */
+    double learned_tokens_per_s;   /* counts loss-bearing tokens; 0: none, or not known */
+    double busy_us[AH_PLAN_LANES]; /* time that each lane worked */
+    uint64_t h2d_bytes, d2h_bytes; /* copied; 0: not known */
     uint64_t device_peak_bytes;
     uint64_t host_peak_bytes;
     uint64_t at_bytes; /* where the line begins in the text that was read; not a field of the document */
@@ -134,7 +134,7 @@ struct ah_runlog_end {
     double median_step_us;
     double predicted_step_us;
     double step_error; /* median_step_us / predicted_step_us - 1 */
-    struct ah_plan_exposed *exposed_us;
+    struct ah_plan_by_lane *exposed_us;
     struct ah_runlog_part *parts;
     size_t n_parts;
     struct ah_runlog_rank

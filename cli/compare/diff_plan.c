@@ -122,12 +122,7 @@ struct order {
 
 static struct order lane_order(const struct ah_plan *plan, enum ah_plan_lane lane)
 {
-    const struct ah_plan_lanes *lanes = &plan->lanes;
-    const struct order orders[AH_PLAN_LANES] = {{lanes->compute, lanes->n_compute},
-                                                {lanes->h2d, lanes->n_h2d},
-                                                {lanes->d2h, lanes->n_d2h},
-                                                {lanes->host, lanes->n_host}};
-    return orders[lane];
+    return (struct order){plan->lanes.order[lane], plan->lanes.n_order[lane]};
 }
 
 /* True if the lane does the same work in the same order. Compares ops by content, because their indices may differ. */

@@ -218,7 +218,9 @@ static void put_programs(struct ah_cli *cli, const struct ah_cluster_plan *plan)
     for (size_t i = 0; i < plan->n_programs; i++) {
         const struct ah_plan *program = &plan->programs[i];
         const struct ah_plan_memory *memory = &program->memory;
-        const struct ah_plan_exposed *exposed = &program->time.exposed_us;
+        double exposed_us = 0;
+        for (int lane = 0; lane < AH_PLAN_LANES; lane++)
+            exposed_us += program->time.exposed_us.of[lane];
         ah_table_cell(&table, "%zu", i);
         ah_table_cell(&table, "%zu", count_ranks(plan, i));
         ah_inspect_cell_blocks(&table, plan->blocks, ah_plan_first_block(program), program->n_blocks);
@@ -227,7 +229,7 @@ static void put_programs(struct ah_cli *cli, const struct ah_cluster_plan *plan)
         ah_table_cell(&table, "%s",
                       memory->host_bytes ? ah_units_print_bytes(text, memory->host_bytes) : "-");
         ah_table_cell(&table, "%s", ah_units_print_time(text, program->time.step_us));
-        ah_table_cell(&table, "%s", ah_units_print_time(text, exposed->h2d + exposed->d2h + exposed->host));
+        ah_table_cell(&table, "%s", ah_units_print_time(text, exposed_us));
     }
     ah_inspect_table(cli, "what each rank does, a plan of its own", &table);
 }

@@ -71,31 +71,30 @@ void ah_inspect_plan_headline(struct ah_cli *cli, const struct ah_plan *plan)
     }
 }
 
-static void lane_cells(struct ah_table *table, const struct ah_plan *plan,
-                       const struct ah_plan_lane_times *times, enum ah_plan_lane lane)
+static void lane_cells(struct ah_table *table, const struct ah_plan *plan, enum ah_plan_lane lane)
 {
     enum { BAR_COLUMNS = 24 };
     char text[AH_UNITS_TEXT_MAX];
     char bar[BAR_COLUMNS + 1];
-    double share = plan->time.step_us > 0 ? times->busy_us[lane] / plan->time.step_us : 0;
+    double share = plan->time.step_us > 0 ? plan->time.busy_us[lane] / plan->time.step_us : 0;
     ah_table_cell(table, "%s", ah_words_plan_lane[lane]);
     ah_table_cell(table, "%s", ah_terminal_bar(bar, share, BAR_COLUMNS, true));
     ah_table_cell(table, "%.0f %%", 100 * share);
-    ah_table_cell(table, "%s", ah_units_print_time(text, times->busy_us[lane]));
+    ah_table_cell(table, "%s", ah_units_print_time(text, plan->time.busy_us[lane]));
     ah_table_cell(table, "%s",
-                  lane == AH_PLAN_LANE_COMPUTE ? "" : ah_units_print_time(text, times->exposed_us[lane]));
+                  lane == AH_PLAN_LANE_COMPUTE ? ""
+                                               : ah_units_print_time(text, plan->time.exposed_us.of[lane]));
 }
 
 static void put_speed(struct ah_cli *cli, const struct ah_plan *plan)
 {
-    struct ah_plan_lane_times times = ah_plan_lane_times(plan);
     struct ah_table table = {.arena = &cli->arena,
                              .columns = {"lane", "", ">busy", ">works", ">compute waits for it"}};
     for (int lane = 0; lane < AH_PLAN_LANES; lane++)
-        lane_cells(&table, plan, &times, (enum ah_plan_lane)lane);
+        lane_cells(&table, plan, (enum ah_plan_lane)lane);
     ah_inspect_table(cli, "what limits the speed", &table);
     struct ah_buffer sentence = {0};
-    ah_plan_put_bottleneck(&sentence, plan->time.step_us, &times);
+    ah_plan_put_bottleneck(&sentence, &plan->time);
     ah_cli_put_wrapped(cli, &sentence, 2);
 }
 

@@ -48,20 +48,19 @@ static void emit_memory(struct ah_emit *emit, const struct ah_plan_memory *memor
 
 static void emit_lanes(struct ah_emit *emit, const struct ah_plan *plan)
 {
-    struct ah_plan_lane_times times = ah_plan_lane_times(plan);
     ah_emit_open(emit, "lanes", '{');
     for (int lane = 0; lane < AH_PLAN_LANES; lane++) {
         ah_emit_open(emit, ah_words_plan_lane[lane], '{');
-        ah_emit_number(emit, "busy_us", times.busy_us[lane]);
+        ah_emit_number(emit, "busy_us", plan->time.busy_us[lane]);
         ah_emit_number(emit, "busy_share",
-                       plan->time.step_us > 0 ? times.busy_us[lane] / plan->time.step_us : 0);
+                       plan->time.step_us > 0 ? plan->time.busy_us[lane] / plan->time.step_us : 0);
         if (lane != AH_PLAN_LANE_COMPUTE)
-            ah_emit_number(emit, "exposed_us", times.exposed_us[lane]);
+            ah_emit_number(emit, "exposed_us", plan->time.exposed_us.of[lane]);
         ah_emit_close(emit);
     }
     ah_emit_close(emit);
     struct ah_buffer sentence = {0};
-    ah_plan_put_bottleneck(&sentence, plan->time.step_us, &times);
+    ah_plan_put_bottleneck(&sentence, &plan->time);
     ah_emit_buffer(emit, "bottleneck", &sentence);
 }
 

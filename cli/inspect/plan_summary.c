@@ -11,28 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-struct ah_plan_lane_times ah_plan_lane_times(const struct ah_plan *plan)
-{
-    const struct ah_plan_time *time = &plan->time;
-    return (struct ah_plan_lane_times){
-        .busy_us = {[AH_PLAN_LANE_COMPUTE] = time->compute_us,
-                    [AH_PLAN_LANE_H2D] = time->h2d_us,
-                    [AH_PLAN_LANE_D2H] = time->d2h_us,
-                    [AH_PLAN_LANE_HOST] = time->host_us},
-        .exposed_us = {[AH_PLAN_LANE_H2D] = time->exposed_us.h2d,
-                       [AH_PLAN_LANE_D2H] = time->exposed_us.d2h,
-                       [AH_PLAN_LANE_HOST] = time->exposed_us.host},
-    };
-}
-
 /* ---- what limits the speed ---- */
-
-static const char *const lane_names[AH_PLAN_LANES] = {
-    [AH_PLAN_LANE_COMPUTE] = "compute",
-    [AH_PLAN_LANE_H2D] = "the link to the device",
-    [AH_PLAN_LANE_D2H] = "the link to the host",
-    [AH_PLAN_LANE_HOST] = "host Adam",
-};
 
 /* Fractions of the step: from the first on, a lane is the bottleneck; from the second on, the busiest lane is named
  * without being one; from the third on, a wait is mentioned. Each is half a percent below its printed value. */
@@ -66,12 +45,13 @@ static void sort_waits(struct shares *shares)
     }
 }
 
-static struct shares shares_of(double step_us, const struct ah_plan_lane_times *times)
+static struct shares shares_of(const struct ah_plan_time *time)
 {
+    double step_us = time->step_us;
     struct shares shares = {.unexplained = step_us > 0 ? 1 : 0};
     for (int lane = 0; lane < AH_PLAN_LANES && step_us > 0; lane++) {
-        shares.busy[lane] = times->busy_us[lane] / step_us;
-        shares.exposed[lane] = times->exposed_us[lane] / step_us;
+        shares.busy[lane] = time->busy_us[lane] / step_us;
+        shares.exposed[lane] = time->exposed_us.of[lane] / step_us;
         shares.unexplained -= shares.exposed[lane] + (lane == AH_PLAN_LANE_COMPUTE ? shares.busy[lane] : 0);
         if (shares.busy[lane] > shares.busy[shares.busiest])
             shares.busiest = (enum ah_plan_lane)lane;
@@ -92,7 +72,7 @@ static void put_capital(struct ah_buffer *out, const char *text)
 static void put_one(struct ah_buffer *out, const struct shares *shares, enum ah_plan_lane lane,
                     const char *predicate)
 {
-    put_capital(out, lane_names[lane]);
+    put_capital(out, ah_plan_lane_titles[lane]);
     ah_buffer_printf(out, " %s: it is busy %.0f %% of the step", predicate, 100 * shares->busy[lane]);
 }
 
@@ -105,9 +85,9 @@ static void put_several(struct ah_buffer *out, const struct shares *shares)
         if (!shares->named[lane])
             continue;
         if (first)
-            put_capital(out, lane_names[lane]);
+            put_capital(out, ah_plan_lane_titles[lane]);
         else
-            ah_buffer_printf(out, "%s%s", left == 1 ? " and " : ", ", lane_names[lane]);
+            ah_buffer_printf(out, "%s%s", left == 1 ? " and " : ", ", ah_plan_lane_titles[lane]);
         ah_buffer_printf(out, " (%s%.0f %%%s)", first ? "busy " : "", 100 * shares->busy[lane],
                          first ? " of the step" : "");
         left--;
@@ -124,7 +104,8 @@ static void put_waits(struct ah_buffer *out, const struct shares *shares, const 
         ah_buffer_puts(out, waits);
     for (size_t i = 0; i < shares->n_waited; i++) {
         enum ah_plan_lane lane = shares->waited[i];
-        ah_buffer_printf(out, "%s%.0f %% for %s", before, 100 * shares->exposed[lane], lane_names[lane]);
+        ah_buffer_printf(out, "%s%.0f %% for %s", before, 100 * shares->exposed[lane],
+                         ah_plan_lane_titles[lane]);
         if (!said[lane])
             ah_buffer_printf(out, " (busy %.0f %%)", 100 * shares->busy[lane]);
         before = ", ";
@@ -135,9 +116,9 @@ static void put_waits(struct ah_buffer *out, const struct shares *shares, const 
     ah_buffer_puts(out, ".");
 }
 
-void ah_plan_put_bottleneck(struct ah_buffer *out, double step_us, const struct ah_plan_lane_times *times)
+void ah_plan_put_bottleneck(struct ah_buffer *out, const struct ah_plan_time *time)
 {
-    struct shares shares = shares_of(step_us, times);
+    struct shares shares = shares_of(time);
     bool only_compute = true;
     if (shares.n_named > 1) {
         put_several(out, &shares);

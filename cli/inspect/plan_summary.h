@@ -12,19 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AH_PLAN_LANES = AH_PLAN_LANE_HOST + 1 };
-
-/* By enum ah_plan_lane: how long the lane works, and how long compute waits for it (0 for compute itself). */
-struct ah_plan_lane_times {
-    double busy_us[AH_PLAN_LANES];
-    double exposed_us[AH_PLAN_LANES];
-};
-struct ah_plan_lane_times ah_plan_lane_times(const struct ah_plan *plan);
-
 /* Appends what limits the speed: "Host Adam is the bottleneck: it is busy 96 % of the step; of the step compute waits
  * 12 % for host Adam." A lane is called the bottleneck if it is busy for 95 % of the step or more. If no lane is, the
  * sentence says so. */
-void ah_plan_put_bottleneck(struct ah_buffer *out, double step_us, const struct ah_plan_lane_times *times);
+void ah_plan_put_bottleneck(struct ah_buffer *out, const struct ah_plan_time *time);
 
 /* Appends what the plan does because not everything fits: "10 of 23 blocks stream their states, 9 are updated on the
  * host, 15 recompute their activations." */

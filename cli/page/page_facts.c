@@ -9,10 +9,9 @@
 static void put_sentences(struct ah_emit *emit, const struct ah_plan *plan)
 {
     struct ah_buffer text = {0};
-    struct ah_plan_lane_times times = ah_plan_lane_times(plan);
     ah_plan_put_cause(&text, plan);
     ah_emit_buffer(emit, "cause", &text);
-    ah_plan_put_bottleneck(&text, plan->time.step_us, &times);
+    ah_plan_put_bottleneck(&text, &plan->time);
     ah_emit_buffer(emit, "bottleneck", &text);
     ah_plan_put_quality(&text, &plan->solver);
     ah_emit_buffer(emit, "quality", &text);
@@ -143,13 +142,12 @@ void page_put_classes(struct ah_emit *emit, const struct ah_plan_memory *memory)
 
 void page_put_lanes(struct ah_emit *emit, const struct ah_plan *plan)
 {
-    const struct ah_plan_lane_times times = ah_plan_lane_times(plan);
     ah_emit_open(emit, "lanes", '[');
     for (int lane = 0; lane < AH_PLAN_LANES; lane++) {
         ah_emit_open(emit, NULL, '[');
         ah_emit_text(emit, NULL, ah_words_plan_lane[lane]);
-        ah_emit_number(emit, NULL, times.busy_us[lane]);
-        ah_emit_number(emit, NULL, times.exposed_us[lane]);
+        ah_emit_number(emit, NULL, plan->time.busy_us[lane]);
+        ah_emit_number(emit, NULL, plan->time.exposed_us.of[lane]);
         ah_emit_close(emit);
     }
     ah_emit_close(emit);

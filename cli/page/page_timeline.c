@@ -230,7 +230,7 @@ static void put_lane(const struct timeline *t, size_t lane)
     ah_emit_number(emit, "slowed_us", sums->slowed_us);
     ah_emit_number(emit, "waited_data_us", sums->waited_us[AH_REPLAY_DATA]);
     ah_emit_number(emit, "waited_memory_us", sums->waited_us[AH_REPLAY_MEMORY]);
-    ah_emit_number(emit, "exposed_us", lane ? t->page->replay.exposed_us[lane - 1] : 0);
+    ah_emit_number(emit, "exposed_us", t->page->replay.exposed_us[lane]);
     for (size_t c = 0; c < sizeof columns / sizeof *columns; c++) {
         ah_emit_open(emit, columns[c].name, '[');
         for (size_t bar = t->first_of_lane[lane]; bar < t->first_of_lane[lane + 1]; bar++)

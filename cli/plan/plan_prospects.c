@@ -94,10 +94,9 @@ static int find_sweep(struct ah_plan_prospects *prospects, const struct ah_plan_
 static int find_explanation(struct ah_plan_prospects *prospects, const struct ah_plan_request *request,
                             const struct ah_plan *plan, struct ah_error *err)
 {
-    const struct ah_plan_lane_times times = ah_plan_lane_times(plan);
     ah_plan_put_cause(&prospects->limits, plan);
     ah_buffer_puts(&prospects->limits, " ");
-    ah_plan_put_bottleneck(&prospects->limits, plan->time.step_us, &times);
+    ah_plan_put_bottleneck(&prospects->limits, &plan->time);
     int rc = prospects->limits.failed ? ah_error_memory(err) : AH_OK;
     rc = rc ? rc : ah_prospects_explain(request, prospects->explained, err);
     prospects->n_explained = rc ? 0 : AH_PROSPECTS_EXPLAINED;

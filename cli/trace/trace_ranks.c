@@ -141,7 +141,8 @@ static bool is_of_compute(const struct ah_recorded_span *span)
 static bool end_of_step(const struct timeline *timeline, uint64_t step, int64_t *ret_ns)
 {
     const struct ah_plan *program = timeline->program;
-    const uint64_t last = program->lanes.compute[program->lanes.n_compute - 1];
+    const uint64_t last =
+        program->lanes.order[AH_PLAN_LANE_COMPUTE][program->lanes.n_order[AH_PLAN_LANE_COMPUTE] - 1];
     bool found = false;
     for (size_t i = 0; i < timeline->n; i++)
         if (is_of_compute(&timeline->spans[i]) && timeline->spans[i].step == step &&

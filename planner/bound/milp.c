@@ -128,12 +128,6 @@ static void push_memory(struct builder *b, const char *name, memory_piece *piece
 
 /* ---- (1) to (5): lanes and resources ---- */
 
-static double demand(const struct ah_plan_resource *r, const double lane_us[4])
-{
-    return r->compute * lane_us[AH_PLAN_LANE_COMPUTE] + r->h2d * lane_us[AH_PLAN_LANE_H2D] +
-           r->d2h * lane_us[AH_PLAN_LANE_D2H] + r->host * lane_us[AH_PLAN_LANE_HOST];
-}
-
 static double norm_us(const struct builder *b, const struct ah_milp_column *column)
 {
     return b->milp->clip && is_head(b, column) ? b->milp->costs->norm_us : 0;
@@ -170,7 +164,8 @@ static double host_work(const struct builder *b, const struct ah_milp_column *co
 static double resource_work(const struct builder *b, const struct ah_milp_column *column,
                             const struct ah_plan_resource *resource)
 {
-    return demand(resource, column->pieces.lane_us) + resource->host * norm_us(b, column);
+    return ah_plan_resource_us(resource, column->pieces.lane_us) +
+           resource->demand[AH_PLAN_LANE_HOST] * norm_us(b, column);
 }
 
 /* ---- (6) to (10): late ops ---- */
@@ -209,7 +204,7 @@ static double late_d2h(const struct builder *b, const struct ah_milp_column *col
 static double late_resource(const struct builder *b, const struct ah_milp_column *column,
                             const struct ah_plan_resource *resource)
 {
-    return demand(resource, column->pieces.late_us) + span(b, column);
+    return ah_plan_resource_us(resource, column->pieces.late_us) + span(b, column);
 }
 
 static double late_states(const struct builder *b, const struct ah_milp_column *column,
@@ -249,8 +244,8 @@ static double clipped_h2d(const struct builder *b, const struct ah_milp_column *
 static double clipped_resource(const struct builder *b, const struct ah_milp_column *column,
                                const struct ah_plan_resource *resource)
 {
-    return resource->host * column->pieces.late_us[AH_PLAN_LANE_HOST] +
-           resource->h2d * column->pieces.late_us[AH_PLAN_LANE_H2D] + tail(b, column);
+    return resource->demand[AH_PLAN_LANE_HOST] * column->pieces.late_us[AH_PLAN_LANE_HOST] +
+           resource->demand[AH_PLAN_LANE_H2D] * column->pieces.late_us[AH_PLAN_LANE_H2D] + tail(b, column);
 }
 
 /* The compute work of (14): without the first F of blocks below the lowest trained block, which have no backward. */

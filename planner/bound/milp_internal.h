@@ -21,15 +21,15 @@ struct ah_milp_class {
 
 /* What one block with one config needs in an iteration, at the full speed of each lane. */
 struct ah_milp_pieces {
-    double forward_us;   /* of one micro-batch; for the head, includes its backward */
-    double backward_us;  /* of one micro-batch */
-    double gradient_us;  /* sums and squares of gradients in the block's compute ops, for all micro-batches */
-    double update_us;    /* device_adam */
-    double lane_us[4];   /* by enum ah_plan_lane: all work of the block in the lane */
-    double late_us[4];   /* by lane: work between the block's last gradient and its next forward */
-    double states_in_us; /* copying states in for a streamed update */
-    bool late;           /* any of late_us is not zero */
-    bool states;         /* states_in_us is not zero */
+    double forward_us;  /* of one micro-batch; for the head, includes its backward */
+    double backward_us; /* of one micro-batch */
+    double gradient_us; /* sums and squares of gradients in the block's compute ops, for all micro-batches */
+    double update_us;   /* device_adam */
+    double lane_us[AH_PLAN_LANES]; /* all work of the block in the lane */
+    double late_us[AH_PLAN_LANES]; /* work between the block's last gradient and its next forward */
+    double states_in_us;           /* copying states in for a streamed update */
+    bool late;                     /* any of late_us is not zero */
+    bool states;                   /* states_in_us is not zero */
 
     int64_t stays;        /* device bytes at all positions: weights, states */
     int64_t saved;        /* activations, from forward to backward */

@@ -154,7 +154,9 @@ static int share_host(struct program *p, const struct ah_offload_host *host)
     if (!dram)
         return ah_error_memory(p->f->err);
     double copies = host->link_bytes_per_s / host->memory_bytes_per_s;
-    *dram = (struct ah_plan_resource){.name = "host_dram", .h2d = copies, .d2h = copies, .host = 1};
+    *dram = (struct ah_plan_resource){
+        .name = "host_dram",
+        .demand = {[AH_PLAN_LANE_H2D] = copies, [AH_PLAN_LANE_D2H] = copies, [AH_PLAN_LANE_HOST] = 1}};
     p->costs.sharing.resources = dram;
     p->costs.sharing.n_resources = 1;
     return AH_OK;
@@ -164,7 +166,7 @@ static int price_host(struct program *p)
 {
     const struct ah_offload_host host = p->host;
     const struct ah_job *job = &p->job;
-    p->costs.sharing.weights = (struct ah_plan_lane_weights){1, 1, 1, 1};
+    p->costs.sharing.weights = (struct ah_plan_by_lane){{1, 1, 1, 1}};
     if (!host.memory_bytes)
         return AH_OK;
     double sum = job->adds_up ? sizeof(float) : (double)job->gradient_bytes;

@@ -198,14 +198,11 @@ static bool pair_in_memory(const struct sharing *s, const struct pair *pair)
 
 /* ---- 3: the resources ---- */
 
-static double *demand_of(struct ah_plan_resource *resource, int lane)
-{
-    double *const lanes[LANES] = {[AH_PART_COMPUTE] = &resource->compute,
-                                  [AH_PART_H2D] = &resource->h2d,
-                                  [AH_PART_D2H] = &resource->d2h,
-                                  [AH_PART_HOST_ADAM] = &resource->host};
-    return lanes[lane];
-}
+/* The lane that a part of the machine's measurements stands for. */
+static const enum ah_plan_lane lane_of[LANES] = {[AH_PART_COMPUTE] = AH_PLAN_LANE_COMPUTE,
+                                                 [AH_PART_H2D] = AH_PLAN_LANE_H2D,
+                                                 [AH_PART_D2H] = AH_PLAN_LANE_D2H,
+                                                 [AH_PART_HOST_ADAM] = AH_PLAN_LANE_HOST};
 
 /* True if host_dram alone slows the pair to its speeds. A lane with almost no demand is not slowed by it. */
 static bool memory_does(const struct sharing *s, const struct pair *pair)
@@ -224,8 +221,8 @@ static void add_pair(const struct sharing *s, const struct pair *pair, struct ah
     double full = pair->speed_p >= 1 ? pair->speed_q : pair->speed_p;
     bool one_slows = pair->speed_p >= 1 || pair->speed_q >= 1;
     double both = 1 / (pair->speed_p + pair->speed_q);
-    *demand_of(resource, pair->p) = one_slows ? (pair->speed_p >= 1 ? 1 - full : 1) : both;
-    *demand_of(resource, pair->q) = one_slows ? (pair->speed_q >= 1 ? 1 - full : 1) : both;
+    resource->demand[lane_of[pair->p]] = one_slows ? (pair->speed_p >= 1 ? 1 - full : 1) : both;
+    resource->demand[lane_of[pair->q]] = one_slows ? (pair->speed_q >= 1 ? 1 - full : 1) : both;
 }
 
 static bool memory_is_shared(const struct sharing *s)
@@ -249,15 +246,13 @@ int ah_pricing_share(const struct ah_machine *machine, struct ah_arena *arena,
     for (int i = 0; i < PAIRS; i++)
         set_speeds(&s, &s.pairs[i]);
     fit_memory(&s, machine);
-    sharing.weights = (struct ah_plan_lane_weights){.compute = s.weight[AH_PART_COMPUTE],
-                                                    .h2d = s.weight[AH_PART_H2D],
-                                                    .d2h = s.weight[AH_PART_D2H],
-                                                    .host = s.weight[AH_PART_HOST_ADAM]};
+    for (int part = 0; part < LANES; part++)
+        sharing.weights.of[lane_of[part]] = s.weight[part];
     if (memory_is_shared(&s)) {
         struct ah_plan_resource *memory = &sharing.resources[sharing.n_resources++];
         memory->name = "host_dram";
         for (int lane = 0; lane < LANES; lane++)
-            *demand_of(memory, lane) = s.in_memory[lane] ? s.demand[lane] : 0;
+            memory->demand[lane_of[lane]] = s.in_memory[lane] ? s.demand[lane] : 0;
     }
     for (int i = 0; i < PAIRS; i++)
         add_pair(&s, &s.pairs[i], &sharing);
@@ -276,8 +271,8 @@ void ah_pricing_share_cores(const struct ah_machine *machine, const struct ah_pl
         return;
     sharing->resources[sharing->n_resources++] =
         (struct ah_plan_resource){.name = "all_cores",
-                                  .compute = 1,
-                                  .h2d = 1 / cores,
-                                  .d2h = 1 / cores,
-                                  .host = fmin(1, (double)threads->host / cores)};
+                                  .demand = {[AH_PLAN_LANE_COMPUTE] = 1,
+                                             [AH_PLAN_LANE_H2D] = 1 / cores,
+                                             [AH_PLAN_LANE_D2H] = 1 / cores,
+                                             [AH_PLAN_LANE_HOST] = fmin(1, (double)threads->host / cores)}};
 }

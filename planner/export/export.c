@@ -236,11 +236,13 @@ void ah_export_lose_common(struct ah_export_draft *draft)
         lose(draft, AH_EXPORT_SPEED, "micro_batch_order", NULL,
              "each block does all micro-batches before the next block",
              "does one micro-batch after the other");
-    if (plan->lanes.n_h2d || plan->lanes.n_d2h || plan->lanes.n_host)
+    if (plan->lanes.n_order[AH_PLAN_LANE_H2D] || plan->lanes.n_order[AH_PLAN_LANE_D2H] ||
+        plan->lanes.n_order[AH_PLAN_LANE_HOST])
         lose(draft, AH_EXPORT_SPEED, "lanes", NULL,
              "freezes the order of copies and host updates, across iterations",
              "uses its own order, and ends every step before the next");
-    if (plan->lanes.n_h2d || plan->lanes.n_d2h || plan->lanes.n_host || draft->sums.layers_recompute ||
+    if (plan->lanes.n_order[AH_PLAN_LANE_H2D] || plan->lanes.n_order[AH_PLAN_LANE_D2H] ||
+        plan->lanes.n_order[AH_PLAN_LANE_HOST] || draft->sums.layers_recompute ||
         draft->sums.layers_selective)
         lose_memory(draft);
 }

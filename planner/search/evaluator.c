@@ -101,12 +101,10 @@ static double work_bound_us(const struct ah_evaluator *evaluator, const struct a
     const struct ah_plan_sharing *sharing = &evaluator->limits.costs->sharing;
     const double *work = score->work_us;
     double bound = 0;
-    for (size_t lane = 0; lane < 4; lane++)
+    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++)
         bound = work[lane] > bound ? work[lane] : bound;
     for (size_t i = 0; i < sharing->n_resources; i++) {
-        const struct ah_plan_resource *r = &sharing->resources[i];
-        double us = r->compute * work[AH_PLAN_LANE_COMPUTE] + r->h2d * work[AH_PLAN_LANE_H2D] +
-                    r->d2h * work[AH_PLAN_LANE_D2H] + r->host * work[AH_PLAN_LANE_HOST];
+        double us = ah_plan_resource_us(&sharing->resources[i], work);
         bound = us > bound ? us : bound;
     }
     return bound * (1 - 1e-9);

@@ -187,7 +187,7 @@ void ah_run_log_step(struct ah_run_log *log, const struct ah_step_record *record
     const uint64_t *touched = log->facts.touched_bytes;
     const struct ah_plan_training *training = &log->run->step;
     struct ah_error err = {0};
-    const struct ah_runlog_step step = {
+    struct ah_runlog_step step = {
         .step = record->step,
         .loss = record->loss,
         .tokens = record->tokens,
@@ -196,14 +196,12 @@ void ah_run_log_step(struct ah_run_log *log, const struct ah_step_record *record
         .step_us = step_us,
         .tokens_per_s = step_us > 0 ? (double)(training->batch * training->seq) / step_us * 1e6 : 0,
         .learned_tokens_per_s = step_us > 0 ? (double)record->tokens / step_us * 1e6 : 0,
-        .compute_us = (double)record->busy_ns[AH_LANE_COMPUTE] * 1e-3,
-        .h2d_us = (double)record->busy_ns[AH_LANE_H2D] * 1e-3,
-        .d2h_us = (double)record->busy_ns[AH_LANE_D2H] * 1e-3,
-        .host_us = (double)record->busy_ns[AH_LANE_HOST] * 1e-3,
         .h2d_bytes = record->h2d_bytes,
         .d2h_bytes = record->d2h_bytes,
         .device_peak_bytes = touched[AH_ARENA_DEVICE],
         .host_peak_bytes = touched[AH_ARENA_PINNED] + touched[AH_ARENA_PAGEABLE]};
+    for (int lane = 0; lane < AH_PLAN_LANES; lane++)
+        step.busy_us[lane] = (double)record->busy_ns[lane] * 1e-3;
     if (is_wanted(log))
         write_line(log, ah_runlog_print_step(&step, &log->line, &err), &err);
 }

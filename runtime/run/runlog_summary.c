@@ -97,19 +97,15 @@ static void measure_peaks(struct ah_runlog_summary *summary, const struct ah_run
 static void measure_all(struct ah_runlog_summary *summary, const struct ah_runlog *runlog,
                         const struct steps *steps)
 {
-    static const size_t lanes[AH_RUNLOG_LANES] = {
-        [AH_PLAN_LANE_COMPUTE] = offsetof(struct ah_runlog_step, compute_us),
-        [AH_PLAN_LANE_H2D] = offsetof(struct ah_runlog_step, h2d_us),
-        [AH_PLAN_LANE_D2H] = offsetof(struct ah_runlog_step, d2h_us),
-        [AH_PLAN_LANE_HOST] = offsetof(struct ah_runlog_step, host_us)};
     summary->steps = steps->n;
     measure_pair(&summary->step_us, steps, offsetof(struct ah_runlog_step, step_us));
     measure_pair(&summary->tokens_per_s, steps, offsetof(struct ah_runlog_step, tokens_per_s));
     measure_pair(&summary->learned_tokens_per_s, steps,
                  offsetof(struct ah_runlog_step, learned_tokens_per_s));
     summary->learned_tokens_per_s.is_measured = summary->learned_tokens_per_s.measured > 0; /* 0: unknown */
-    for (size_t lane = 0; lane < AH_RUNLOG_LANES; lane++)
-        measure_pair(&summary->lane_us[lane], steps, lanes[lane]);
+    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++)
+        measure_pair(&summary->lane_us[lane], steps,
+                     offsetof(struct ah_runlog_step, busy_us) + lane * sizeof(double));
     measure_count(&summary->copied_bytes[AH_PLAN_LANE_H2D], steps,
                   offsetof(struct ah_runlog_step, h2d_bytes));
     measure_count(&summary->copied_bytes[AH_PLAN_LANE_D2H], steps,
@@ -129,10 +125,8 @@ static double share_of_tokens(const struct ah_runlog_predicted *predicted, const
 static void predict_all(struct ah_runlog_summary *summary, const struct ah_runlog_predicted *predicted)
 {
     predict(&summary->step_us, predicted->step_us);
-    predict(&summary->lane_us[AH_PLAN_LANE_COMPUTE], predicted->compute_us);
-    predict(&summary->lane_us[AH_PLAN_LANE_H2D], predicted->h2d_us);
-    predict(&summary->lane_us[AH_PLAN_LANE_D2H], predicted->d2h_us);
-    predict(&summary->lane_us[AH_PLAN_LANE_HOST], predicted->host_us);
+    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++)
+        predict(&summary->lane_us[lane], predicted->busy_us[lane]);
     predict(&summary->tokens_per_s, predicted->tokens_per_s);
     predict(&summary->learned_tokens_per_s, predicted->tokens_per_s * summary->tokens_share);
     predict(&summary->device_bytes, (double)predicted->device_bytes);
@@ -140,19 +134,17 @@ static void predict_all(struct ah_runlog_summary *summary, const struct ah_runlo
 }
 
 /* Sets how long compute waits for each lane. Other time in which compute does not work counts for compute itself. */
-static void set_waits(struct ah_runlog_summary *summary, const struct ah_plan_exposed *exposed, bool measured)
+static void set_waits(struct ah_runlog_summary *summary, const struct ah_plan_by_lane *exposed, bool measured)
 {
     const struct ah_runlog_pair *step = &summary->step_us, *compute = &summary->lane_us[AH_PLAN_LANE_COMPUTE];
     double all_us = measured ? step->measured : step->predicted;
     double rest_us = all_us - (measured ? compute->measured : compute->predicted);
-    const double us[AH_RUNLOG_LANES] = {[AH_PLAN_LANE_H2D] = exposed ? exposed->h2d : 0,
-                                        [AH_PLAN_LANE_D2H] = exposed ? exposed->d2h : 0,
-                                        [AH_PLAN_LANE_HOST] = exposed ? exposed->host : 0};
-    for (size_t lane = AH_RUNLOG_LANES; lane-- > 0;) {
+    const struct ah_plan_by_lane us = exposed ? *exposed : (struct ah_plan_by_lane){{0}};
+    for (size_t lane = AH_PLAN_LANES; lane-- > 0;) {
         struct ah_runlog_pair *pair = &summary->waits_us[lane];
         bool of_compute = lane == AH_PLAN_LANE_COMPUTE;
-        double value_us = of_compute ? (rest_us > 1e-9 * all_us ? rest_us : 0) : us[lane];
-        rest_us -= us[lane];
+        double value_us = of_compute ? (rest_us > 1e-9 * all_us ? rest_us : 0) : us.of[lane];
+        rest_us -= us.of[lane];
         if (!of_compute && !exposed)
             continue;
         *(measured ? &pair->is_measured : &pair->is_predicted) = true;
@@ -163,8 +155,8 @@ static void set_waits(struct ah_runlog_summary *summary, const struct ah_plan_ex
 /* Sets waits for lanes, but only if each existing side has them, so that comparisons are between the same numbers. */
 static void set_both_waits(struct ah_runlog_summary *summary, const struct ah_runlog *runlog)
 {
-    const struct ah_plan_exposed *measured = runlog->end ? runlog->end->exposed_us : NULL;
-    const struct ah_plan_exposed *predicted = runlog->predicted ? runlog->predicted->exposed_us : NULL;
+    const struct ah_plan_by_lane *measured = runlog->end ? runlog->end->exposed_us : NULL;
+    const struct ah_plan_by_lane *predicted = runlog->predicted ? runlog->predicted->exposed_us : NULL;
     bool known = (measured || !summary->steps) && (predicted || !runlog->predicted);
     if (summary->steps)
         set_waits(summary, known ? measured : NULL, true);
@@ -302,7 +294,7 @@ struct ah_runlog_cause ah_runlog_summary_cause(const struct ah_runlog_summary *s
     if (cause.step_us == 0)
         return cause;
     cause.us = difference(&summary->lane_us[AH_PLAN_LANE_COMPUTE]);
-    for (size_t lane = 0; lane < AH_RUNLOG_LANES; lane++) {
+    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++) {
         double us = difference(&summary->waits_us[lane]);
         if (sign * us > sign * cause.us) {
             cause.us = us;

@@ -18,8 +18,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { AH_RUNLOG_LANES = AH_PLAN_LANE_HOST + 1 };
-
 /* A measured number and the prediction for it. */
 struct ah_runlog_pair {
     bool is_measured, is_predicted;
@@ -36,16 +34,16 @@ struct ah_runlog_pair_of_part {
 struct ah_runlog_summary {
     size_t steps; /* number of steps whose medians are taken */
     struct ah_runlog_pair step_us;
-    struct ah_runlog_pair lane_us[AH_RUNLOG_LANES]; /* time for which each lane works */
+    struct ah_runlog_pair lane_us[AH_PLAN_LANES]; /* time for which each lane works */
     /* Time for which compute waits for each lane; for compute itself, the time for which it waits for no lane. */
-    struct ah_runlog_pair waits_us[AH_RUNLOG_LANES];
+    struct ah_runlog_pair waits_us[AH_PLAN_LANES];
     struct ah_runlog_pair tokens_per_s; /* batch x sequence */
     /* Tokens with a loss; predicted as tokens_share of all tokens. */
     struct ah_runlog_pair learned_tokens_per_s;
     /* Fraction of a step's tokens with a loss; 1 without masks and padding, or if unknown. */
     double tokens_share;
-    struct ah_runlog_pair device_bytes, host_bytes;      /* peak bytes */
-    struct ah_runlog_pair copied_bytes[AH_RUNLOG_LANES]; /* bytes copied by h2d and d2h; never predicted */
+    struct ah_runlog_pair device_bytes, host_bytes;    /* peak bytes */
+    struct ah_runlog_pair copied_bytes[AH_PLAN_LANES]; /* bytes copied by h2d and d2h; never predicted */
     struct ah_runlog_pair_of_part *parts; /* in the arena; parts of ops, by lane, the longest first */
     size_t n_parts;
 };

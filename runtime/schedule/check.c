@@ -67,19 +67,19 @@ static int check_blocks(const struct ah_plan *plan, const struct ah_job *job, st
 static int check_amounts(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
 {
     uint64_t tiles = 0, tile = plan->staging.tile_elements;
-    if (plan->lanes.n_compute / plan->n_blocks < plan->training.micro_batches)
-        return ah_error_set(err, AH_E_DOCUMENT,
-                            "lanes.compute: has %zu positions; %zu blocks of %" PRIu64
-                            " micro-batches need more",
-                            plan->lanes.n_compute, plan->n_blocks, plan->training.micro_batches);
+    if (plan->lanes.n_order[AH_PLAN_LANE_COMPUTE] / plan->n_blocks < plan->training.micro_batches)
+        return ah_error_set(
+            err, AH_E_DOCUMENT,
+            "lanes.compute: has %zu positions; %zu blocks of %" PRIu64 " micro-batches need more",
+            plan->lanes.n_order[AH_PLAN_LANE_COMPUTE], plan->n_blocks, plan->training.micro_batches);
     for (size_t i = 0; i < plan->n_blocks; i++)
         if (plan->blocks[i].optimizer == AH_OPTIMIZER_STREAMED)
             tiles += ah_job_block(job, i)->trained_elements / tile;
-    if (tiles <= plan->lanes.n_h2d)
+    if (tiles <= plan->lanes.n_order[AH_PLAN_LANE_H2D])
         return AH_OK;
     return ah_error_set(err, AH_E_DOCUMENT,
-                        "lanes.h2d: has %zu tiles; streamed states need at least %" PRIu64, plan->lanes.n_h2d,
-                        tiles);
+                        "lanes.h2d: has %zu tiles; streamed states need at least %" PRIu64,
+                        plan->lanes.n_order[AH_PLAN_LANE_H2D], tiles);
 }
 
 /* Checks that the plan gives the compute lane threads exactly if its device is the CPU; on a GPU it uses no core. */
@@ -115,14 +115,14 @@ static int check_reserve(const struct ah_plan *plan, const struct ah_job *job, s
 static int read_times(const struct ah_plan *plan, const struct ah_job *job, struct ah_arena *arena,
                       struct ah_costs *ret_costs, double **ret_base_us, struct ah_error *err)
 {
-    double *base_us = ah_arena_array(arena, 4 * plan->lanes.n_compute, sizeof *base_us);
+    double *base_us = ah_arena_array(arena, 4 * plan->lanes.n_order[AH_PLAN_LANE_COMPUTE], sizeof *base_us);
     struct ah_cost_group *groups = ah_arena_array(arena, job->n_groups, sizeof *groups);
     struct ah_check_copies copies = ah_check_copies(plan, AH_PLAN_LANE_H2D);
     if (!base_us || !groups)
         return ah_error_memory(err);
     *ret_base_us = base_us;
-    for (size_t i = 0; i < plan->lanes.n_compute; i++) {
-        const struct ah_plan_op *op = &plan->ops[plan->lanes.compute[i]];
+    for (size_t i = 0; i < plan->lanes.n_order[AH_PLAN_LANE_COMPUTE]; i++) {
+        const struct ah_plan_op *op = ah_plan_compute_op(plan, i);
         if (op->op != AH_PLAN_DEVICE_ADAM)
             *base_us++ = op->us;
     }

@@ -122,7 +122,7 @@ static int compare_ops(const struct rebuild *r)
 /* Returns the largest distance from issue_after to due_before of an op of this kind; 0 if the plan has no such op. */
 static uint32_t farthest(const struct ah_plan *plan, enum ah_plan_op_kind kind)
 {
-    uint64_t most = 0, positions = plan->lanes.n_compute;
+    uint64_t most = 0, positions = plan->lanes.n_order[AH_PLAN_LANE_COMPUTE];
     for (size_t i = 0; i < plan->n_ops; i++) {
         const struct ah_plan_op *op = &plan->ops[i];
         if (op->op != kind || op->issue_after >= positions || op->due_before >= positions)
@@ -176,7 +176,7 @@ static int try_knobs(struct rebuild *r, uint32_t fetch_ahead, unsigned orders, s
 static int find_knobs(struct rebuild *r)
 {
     uint32_t ahead = farthest(r->plan, AH_PLAN_FETCH);
-    uint32_t positions = (uint32_t)r->plan->lanes.n_compute;
+    uint32_t positions = (uint32_t)r->plan->lanes.n_order[AH_PLAN_LANE_COMPUTE];
     uint32_t tried = ahead ? AHEAD_TRIED : 1;
     struct ah_knobs best;
     size_t equal = 0;

@@ -9,10 +9,11 @@
 #include <inttypes.h>
 #include <math.h>
 
-static int compare_lane(const struct ah_plan *plan, enum ah_plan_lane lane, const uint64_t *stated,
-                        const uint64_t *derived, size_t n, struct ah_error *err)
+static int compare_lane(const struct ah_plan *plan, const struct ah_plan_lanes *lanes, unsigned lane,
+                        struct ah_error *err)
 {
-    size_t i = 0;
+    const uint64_t *stated = plan->lanes.order[lane], *derived = lanes->order[lane];
+    size_t i = 0, n = lanes->n_order[lane];
     while (i < n && stated[i] == derived[i])
         i++;
     if (i == n)
@@ -27,37 +28,33 @@ static int check_orders(const struct ah_plan *plan, struct ah_error *err)
     struct ah_arena arena = {0};
     struct ah_plan_lanes lanes;
     int rc = ah_replay_dispatch(plan, &arena, &lanes, err);
-    if (!rc)
-        rc = compare_lane(plan, AH_PLAN_LANE_H2D, plan->lanes.h2d, lanes.h2d, lanes.n_h2d, err);
-    if (!rc)
-        rc = compare_lane(plan, AH_PLAN_LANE_D2H, plan->lanes.d2h, lanes.d2h, lanes.n_d2h, err);
-    if (!rc)
-        rc = compare_lane(plan, AH_PLAN_LANE_HOST, plan->lanes.host, lanes.host, lanes.n_host, err);
+    for (unsigned lane = AH_PLAN_LANE_H2D; lane < AH_PLAN_LANES && !rc; lane++)
+        rc = compare_lane(plan, &lanes, lane, err);
     ah_arena_release(&arena);
     return rc;
 }
 
-static int compare_time(const struct ah_plan_time *stated, const struct ah_replay *derived,
-                        struct ah_error *err)
+static int compare_time(const char *place, const char *word, const char *unit, double stated, double derived,
+                        double period_us, struct ah_error *err)
 {
-    const struct {
-        const char *place;
-        double stated, derived;
-    } times[] = {
-        {"time.step_us", stated->step_us, derived->period_us},
-        {"time.compute_us", stated->compute_us, derived->lanes[AH_PLAN_LANE_COMPUTE].busy_us},
-        {"time.h2d_us", stated->h2d_us, derived->lanes[AH_PLAN_LANE_H2D].busy_us},
-        {"time.d2h_us", stated->d2h_us, derived->lanes[AH_PLAN_LANE_D2H].busy_us},
-        {"time.host_us", stated->host_us, derived->lanes[AH_PLAN_LANE_HOST].busy_us},
-        {"time.exposed_us.h2d", stated->exposed_us.h2d, derived->exposed_us[AH_WAIT_H2D]},
-        {"time.exposed_us.d2h", stated->exposed_us.d2h, derived->exposed_us[AH_WAIT_D2H]},
-        {"time.exposed_us.host", stated->exposed_us.host, derived->exposed_us[AH_WAIT_HOST]},
-    };
-    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
-        if (fabs(times[i].stated - times[i].derived) > 1e-9 * derived->period_us)
-            return ah_error_set(err, AH_E_DOCUMENT, "%s: is %.17g; these orders make it %.17g",
-                                times[i].place, times[i].stated, times[i].derived);
-    return AH_OK;
+    if (fabs(stated - derived) <= 1e-9 * period_us)
+        return AH_OK;
+    return ah_error_set(err, AH_E_DOCUMENT, "%s%s%s: is %.17g; these orders make it %.17g", place, word, unit,
+                        stated, derived);
+}
+
+static int compare_times(const struct ah_plan_time *stated, const struct ah_replay *derived,
+                         struct ah_error *err)
+{
+    double period_us = derived->period_us;
+    int rc = compare_time("time.step_us", "", "", stated->step_us, period_us, period_us, err);
+    for (size_t lane = 0; lane < AH_PLAN_LANES && !rc; lane++)
+        rc = compare_time("time.", ah_words_plan_lane[lane], "_us", stated->busy_us[lane],
+                          derived->lanes[lane].busy_us, period_us, err);
+    for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_PLAN_LANES && !rc; lane++)
+        rc = compare_time("time.exposed_us.", ah_words_plan_lane[lane], "", stated->exposed_us.of[lane],
+                          derived->exposed_us[lane], period_us, err);
+    return rc;
 }
 
 static int check_iteration(const struct ah_plan *plan, struct ah_error *err)
@@ -66,7 +63,7 @@ static int check_iteration(const struct ah_plan *plan, struct ah_error *err)
     struct ah_replay replay;
     int rc = ah_replay_steady(plan, &arena, &replay, err);
     ah_arena_release(&arena);
-    return rc ? rc : compare_time(&plan->time, &replay, err);
+    return rc ? rc : compare_times(&plan->time, &replay, err);
 }
 
 int ah_check_times(const struct ah_plan *plan, struct ah_error *err)

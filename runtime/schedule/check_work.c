@@ -39,8 +39,8 @@ static unsigned way_of(const struct ah_plan *plan, const struct ah_plan_op *op)
     if (op->op == AH_PLAN_ACCUMULATE)
         return (last ? 1U : 0U) + (closes ? 2U : 0U);
     if (op->op == AH_PLAN_FETCH)
-        return !op->block && op->due_before < plan->lanes.n_compute &&
-               !plan->ops[plan->lanes.compute[op->due_before]].block;
+        return !op->block && op->due_before < plan->lanes.n_order[AH_PLAN_LANE_COMPUTE] &&
+               !ah_plan_compute_op(plan, op->due_before)->block;
     if (op->op == AH_PLAN_SEND_GRADIENTS)
         return block->accumulator == AH_ACCUMULATOR_DEVICE;
     if (op->op == AH_PLAN_STATES_IN || op->op == AH_PLAN_STATES_OUT)

@@ -42,7 +42,7 @@ static int grow_graph(struct ah_dispatch_memory *m, const struct ah_items *items
     rc = rc ? rc : ah_grow(&m->back, edges, sizeof(uint8_t), err);
     rc = rc ? rc : ah_grow(&m->priority, n, sizeof(uint64_t), err);
     rc = rc ? rc : ah_grow(&m->needed, n, sizeof(uint32_t), err);
-    return rc ? rc : ah_grow(&m->frozen, AH_SCHEDULE_LANES * n, sizeof(uint32_t), err);
+    return rc ? rc : ah_grow(&m->frozen, AH_PLAN_LANES * n, sizeof(uint32_t), err);
 }
 
 /* Returns in which iterations the item is absent (invariant 4). */
@@ -87,21 +87,16 @@ static void load_edges(struct ah_dispatch_memory *m, const struct ah_items *item
 }
 
 void ah_dispatch_share(const struct ah_plan_sharing *sharing,
-                       struct ah_share_demand ret_demands[AH_SCHEDULE_LANES],
+                       struct ah_share_demand ret_demands[AH_PLAN_LANES],
                        double ret_capacity[AH_SHARE_RESOURCES])
 {
-    const struct ah_plan_lane_weights *w = &sharing->weights;
-    const double weights[AH_SCHEDULE_LANES] = {w->compute, w->h2d, w->d2h, w->host};
-    for (size_t lane = 0; lane < AH_SCHEDULE_LANES; lane++)
-        ret_demands[lane] = (struct ah_share_demand){.weight = weights[lane]};
-    for (size_t i = 0; i < sharing->n_resources; i++) {
-        const struct ah_plan_resource *resource = &sharing->resources[i];
-        ret_demands[AH_PLAN_LANE_COMPUTE].amount[i] = resource->compute;
-        ret_demands[AH_PLAN_LANE_H2D].amount[i] = resource->h2d;
-        ret_demands[AH_PLAN_LANE_D2H].amount[i] = resource->d2h;
-        ret_demands[AH_PLAN_LANE_HOST].amount[i] = resource->host;
-        ret_capacity[i] = 1;
+    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++) {
+        ret_demands[lane] = (struct ah_share_demand){.weight = sharing->weights.of[lane]};
+        for (size_t i = 0; i < sharing->n_resources; i++)
+            ret_demands[lane].amount[i] = sharing->resources[i].demand[lane];
     }
+    for (size_t i = 0; i < sharing->n_resources; i++)
+        ret_capacity[i] = 1;
 }
 
 int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_sim_run *run, size_t iterations,
@@ -121,8 +116,8 @@ int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_sim_run 
     for (size_t ring = 0; ring < AH_RINGS; ring++)
         memory->slots[ring] = (uint32_t)run->iteration->slots[ring];
     const struct ah_clock_graph graph = {.n_ops = items->n,
-                                         .n_lanes = AH_SCHEDULE_LANES,
-                                         .n_demands = AH_SCHEDULE_LANES,
+                                         .n_lanes = AH_PLAN_LANES,
+                                         .n_demands = AH_PLAN_LANES,
                                          .n_resources = run->sharing->n_resources,
                                          .n_rings = AH_RINGS,
                                          .duration_us = memory->duration.items,
@@ -150,7 +145,7 @@ static void take_round(const struct ah_sim_run *run, const struct ah_clock_resul
                        struct ah_orders *orders)
 {
     uint32_t n = (uint32_t)run->items->n;
-    for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_SCHEDULE_LANES; lane++) {
+    for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_PLAN_LANES; lane++) {
         const uint32_t *order = result->order + result->lanes[lane].first;
         orders->n[lane] = 0;
         for (size_t k = 0; k < result->lanes[lane].n; k++) {
@@ -177,7 +172,9 @@ int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_sim_ru
                        struct ah_error *err)
 {
     enum ah_clock_rule rule = scheduling == AH_SCHEDULING_FIFO ? AH_CLOCK_FIFO : AH_CLOCK_PRIORITY;
-    const enum ah_clock_rule rules[AH_SCHEDULE_LANES] = {AH_CLOCK_FROZEN, rule, rule, rule};
+    enum ah_clock_rule rules[AH_PLAN_LANES] = {AH_CLOCK_FROZEN};
+    for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_PLAN_LANES; lane++)
+        rules[lane] = rule;
     const struct ah_clock_course course = {.iterations = DISPATCH_ITERATIONS,
                                            .rule = rules,
                                            .priority_step = ah_priority_step(run->iteration),
@@ -186,7 +183,7 @@ int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_sim_ru
     int rc = ah_clock_repeat(&memory->clock, &course, &result, err);
     if (rc)
         return rc;
-    for (size_t lane = 0; lane < AH_SCHEDULE_LANES; lane++)
+    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++)
         ret_orders->item[lane] = (uint32_t *)memory->frozen.items + lane * run->items->n;
     take_round(run, &result, ret_orders);
     const struct ah_clock_span *last = &result.spans[(DISPATCH_ITERATIONS - 1) * run->items->n];
@@ -236,7 +233,7 @@ int ah_dispatch_run(struct ah_dispatch_memory *memory, const struct ah_sim_run *
     for (uint32_t r = 0; r < run->iterations; r++)
         for (uint32_t p = 0; p < run->iteration->positions; p++)
             *order++ = r * n + p;
-    for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_SCHEDULE_LANES; lane++)
+    for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_PLAN_LANES; lane++)
         order = repeat_lane(run, orders->item[lane], orders->n[lane], order);
     const struct ah_clock_course course = {.iterations = run->iterations,
                                            .order = memory->order.items,
@@ -293,7 +290,7 @@ int ah_dispatch_run_steady(struct ah_dispatch_memory *memory, struct ah_sim_run 
 
 /* Divides compute's wait for op `at`, from `from_us` to `to_us`, among the lanes that delayed that op. */
 static void blame(const struct ah_sim_run *run, const struct ah_clock_result *result, uint32_t at,
-                  double from_us, double to_us, double exposed_us[AH_WAIT_LANES])
+                  double from_us, double to_us, double exposed_us[AH_PLAN_LANES])
 {
     while (at != AH_CLOCK_NO_OP && to_us > from_us) {
         const struct ah_clock_span *span = &result->spans[at];
@@ -302,18 +299,18 @@ static void blame(const struct ah_sim_run *run, const struct ah_clock_result *re
         if (lane == AH_PLAN_LANE_COMPUTE)
             return;
         if (began_us < to_us)
-            exposed_us[lane - AH_PLAN_LANE_H2D] += to_us - fmax(began_us, from_us);
+            exposed_us[lane] += to_us - fmax(began_us, from_us);
         to_us = fmin(to_us, began_us);
         at = span->slot_us > span->ready_us ? span->gave_slot : span->waited_for;
     }
 }
 
 void ah_dispatch_exposed(const struct ah_sim_run *run, const struct ah_clock_result *result,
-                         double ret_exposed_us[AH_WAIT_LANES])
+                         double ret_exposed_us[AH_PLAN_LANES])
 {
     size_t n = run->items->n;
     size_t first = (run->iterations - 2) * n;
-    memset(ret_exposed_us, 0, AH_WAIT_LANES * sizeof *ret_exposed_us);
+    memset(ret_exposed_us, 0, AH_PLAN_LANES * sizeof *ret_exposed_us);
     double before_us = iteration_end(run, result, run->iterations - 3);
     for (size_t p = 0; p < run->iteration->positions; p++) {
         const struct ah_clock_span *span = &result->spans[first + p];

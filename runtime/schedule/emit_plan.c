@@ -73,14 +73,16 @@ static int emit_ops(struct emit *e)
     return AH_OK;
 }
 
-static int emit_lane(struct emit *e, const uint32_t *items, size_t n, uint64_t **ret_order, size_t *ret_n)
+static int emit_lane(struct emit *e, enum ah_plan_lane lane, const uint32_t *ops, const uint32_t *items,
+                     size_t n)
 {
-    *ret_n = n;
-    *ret_order = n ? ah_arena_array(e->arena, n, sizeof **ret_order) : NULL;
-    if (n && !*ret_order)
+    uint64_t *order = n ? ah_arena_array(e->arena, n, sizeof *order) : NULL;
+    if (n && !order)
         return AH_E_MEMORY;
     for (size_t i = 0; i < n; i++)
-        (*ret_order)[i] = e->m->items.op[items[i]];
+        order[i] = items ? ops[items[i]] : ops[i];
+    e->plan->lanes.order[lane] = order;
+    e->plan->lanes.n_order[lane] = n;
     return AH_OK;
 }
 
@@ -88,21 +90,9 @@ static int emit_lanes(struct emit *e)
 {
     const struct ah_orders *orders = &e->m->orders;
     const struct ah_iteration *it = &e->m->compiled.iteration;
-    struct ah_plan_lanes *lanes = &e->plan->lanes;
-    lanes->n_compute = it->positions;
-    lanes->compute = ah_arena_array(e->arena, it->positions, sizeof *lanes->compute);
-    if (!lanes->compute)
-        return AH_E_MEMORY;
-    for (size_t p = 0; p < it->positions; p++)
-        lanes->compute[p] = it->compute[p];
-    int rc =
-        emit_lane(e, orders->item[AH_PLAN_LANE_H2D], orders->n[AH_PLAN_LANE_H2D], &lanes->h2d, &lanes->n_h2d);
-    if (!rc)
-        rc = emit_lane(e, orders->item[AH_PLAN_LANE_D2H], orders->n[AH_PLAN_LANE_D2H], &lanes->d2h,
-                       &lanes->n_d2h);
-    if (!rc)
-        rc = emit_lane(e, orders->item[AH_PLAN_LANE_HOST], orders->n[AH_PLAN_LANE_HOST], &lanes->host,
-                       &lanes->n_host);
+    int rc = emit_lane(e, AH_PLAN_LANE_COMPUTE, it->compute, NULL, it->positions);
+    for (unsigned lane = AH_PLAN_LANE_H2D; lane < AH_PLAN_LANES && !rc; lane++)
+        rc = emit_lane(e, lane, e->m->items.op, orders->item[lane], orders->n[lane]);
     return rc;
 }
 
@@ -154,15 +144,9 @@ static void emit_numbers(struct emit *e)
                                                       .activations = by_class[AH_CLASS_ACTIVATIONS],
                                                       .staging = by_class[AH_CLASS_STAGING],
                                                       .workspace = by_class[AH_CLASS_WORKSPACE]};
-    plan->time = (struct ah_plan_time){.step_us = score->period_us,
-                                       .compute_us = score->busy_us[AH_PLAN_LANE_COMPUTE],
-                                       .h2d_us = score->busy_us[AH_PLAN_LANE_H2D],
-                                       .d2h_us = score->busy_us[AH_PLAN_LANE_D2H],
-                                       .host_us = score->busy_us[AH_PLAN_LANE_HOST],
-                                       .exposed_us = {.h2d = score->exposed_us[AH_WAIT_H2D],
-                                                      .d2h = score->exposed_us[AH_WAIT_D2H],
-                                                      .host = score->exposed_us[AH_WAIT_HOST]},
-                                       .estimated = e->choice->costs->estimated};
+    plan->time = (struct ah_plan_time){.step_us = score->period_us, .estimated = e->choice->costs->estimated};
+    memcpy(plan->time.busy_us, score->busy_us, sizeof plan->time.busy_us);
+    memcpy(plan->time.exposed_us.of, score->exposed_us, sizeof plan->time.exposed_us.of);
 }
 
 int ah_schedule_emit(struct ah_schedule *schedule, const struct ah_choice *choice, struct ah_arena *arena,

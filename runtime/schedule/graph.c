@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert((int)AH_GRAPH_RINGS == (int)AH_RINGS && (int)AH_GRAPH_LANES == (int)AH_SCHEDULE_LANES,
-               "rings and lanes are those of the schedule");
+_Static_assert((int)AH_GRAPH_RINGS == (int)AH_RINGS, "rings and lanes are those of the schedule");
 
 /* ---- from the document ---- */
 
@@ -25,7 +24,7 @@ static bool trains(const struct ah_plan *plan)
 int ah_reading_iteration(const struct ah_plan *plan, struct ah_grow *compute_memory,
                          struct ah_iteration *ret_iteration, struct ah_error *err)
 {
-    size_t positions = plan->lanes.n_compute;
+    size_t positions = plan->lanes.n_order[AH_PLAN_LANE_COMPUTE];
     bool bf16 = plan->training.dtype == AH_BF16, bf16_states = plan->training.state_dtype == AH_BF16;
     int rc = ah_grow(compute_memory, positions, sizeof(uint32_t), err);
     if (rc)
@@ -33,8 +32,8 @@ int ah_reading_iteration(const struct ah_plan *plan, struct ah_grow *compute_mem
     uint32_t *compute = compute_memory->items;
     size_t head = positions;
     for (size_t p = 0; p < positions; p++) {
-        const struct ah_plan_op *op = &plan->ops[plan->lanes.compute[p]];
-        compute[p] = (uint32_t)plan->lanes.compute[p];
+        const struct ah_plan_op *op = ah_plan_compute_op(plan, p);
+        compute[p] = (uint32_t)plan->lanes.order[AH_PLAN_LANE_COMPUTE][p];
         if (head == positions && op->op == AH_PLAN_FORWARD && op->block + 1 == plan->n_blocks)
             head = p;
     }
@@ -63,9 +62,6 @@ int ah_reading_iteration(const struct ah_plan *plan, struct ah_grow *compute_mem
 int ah_reading_orders(const struct ah_plan *plan, const struct ah_items *items, struct ah_grow *order_memory,
                       struct ah_grow *seen_memory, struct ah_orders *ret_orders, struct ah_error *err)
 {
-    const struct ah_plan_lanes *lanes = &plan->lanes;
-    const uint64_t *order[AH_SCHEDULE_LANES] = {lanes->compute, lanes->h2d, lanes->d2h, lanes->host};
-    const size_t n[AH_SCHEDULE_LANES] = {0, lanes->n_h2d, lanes->n_d2h, lanes->n_host};
     int rc = ah_grow(order_memory, items->n, sizeof(uint32_t), err);
     if (!rc)
         rc = ah_grow(seen_memory, plan->n_ops, sizeof(uint32_t), err);
@@ -74,11 +70,11 @@ int ah_reading_orders(const struct ah_plan *plan, const struct ah_items *items, 
     uint32_t *seen = seen_memory->items;
     uint32_t *item = order_memory->items;
     memset(seen, 0, plan->n_ops * sizeof *seen);
-    for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_SCHEDULE_LANES; lane++) {
+    for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_PLAN_LANES; lane++) {
         ret_orders->item[lane] = item;
-        ret_orders->n[lane] = n[lane];
-        for (size_t i = 0; i < n[lane]; i++) {
-            uint64_t op = order[lane][i];
+        ret_orders->n[lane] = plan->lanes.n_order[lane];
+        for (size_t i = 0; i < ret_orders->n[lane]; i++) {
+            uint64_t op = plan->lanes.order[lane][i];
             *item++ = items->of_tile[items->first_tile[op] + seen[op]++];
         }
     }
@@ -163,7 +159,7 @@ static void share_of(const struct reading *r, uint32_t user)
 static int fill_orders(const struct reading *r)
 {
     struct ah_graph *graph = r->graph;
-    for (size_t lane = 0; lane < AH_GRAPH_LANES; lane++) {
+    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++) {
         bool compute = lane == AH_PLAN_LANE_COMPUTE;
         graph->n_order[lane] = compute ? r->iteration.positions : r->orders.n[lane];
         graph->order[lane] = ah_arena_array(r->arena, graph->n_order[lane] + 1, sizeof **graph->order);
@@ -235,19 +231,19 @@ int ah_graph_read(const struct ah_plan *plan, struct ah_arena *arena, struct ah_
 /* ---- speeds ---- */
 
 void ah_graph_speeds(const struct ah_plan_sharing *sharing, unsigned running,
-                     double ret_speeds[AH_GRAPH_LANES])
+                     double ret_speeds[AH_PLAN_LANES])
 {
-    struct ah_share_demand demands[AH_SCHEDULE_LANES];
-    double capacity[AH_SHARE_RESOURCES], speeds[AH_SCHEDULE_LANES];
-    uint8_t limits[AH_SCHEDULE_LANES];
-    const struct ah_share_demand *parts[AH_SCHEDULE_LANES];
+    struct ah_share_demand demands[AH_PLAN_LANES];
+    double capacity[AH_SHARE_RESOURCES], speeds[AH_PLAN_LANES];
+    uint8_t limits[AH_PLAN_LANES];
+    const struct ah_share_demand *parts[AH_PLAN_LANES];
     size_t n = 0;
     ah_dispatch_share(sharing, demands, capacity);
-    for (size_t lane = 0; lane < AH_SCHEDULE_LANES; lane++)
+    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++)
         if (running >> lane & 1)
             parts[n++] = &demands[lane];
     ah_share_fill(parts, n, capacity, sharing->n_resources, speeds, limits);
     n = 0;
-    for (size_t lane = 0; lane < AH_SCHEDULE_LANES; lane++)
+    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++)
         ret_speeds[lane] = running >> lane & 1 ? speeds[n++] : 1;
 }

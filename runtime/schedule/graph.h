@@ -30,7 +30,7 @@
 
 enum ah_graph_ring { AH_GRAPH_HOST_GRADIENTS, AH_GRAPH_HOST_WEIGHTS, AH_GRAPH_DEVICE_STATES, AH_GRAPH_RINGS };
 
-enum { AH_GRAPH_LANES = AH_PLAN_LANE_HOST + 1, AH_GRAPH_NONE = UINT32_MAX };
+enum { AH_GRAPH_NONE = UINT32_MAX };
 
 struct ah_graph_item {
     uint32_t op; /* index in the plan's ops */
@@ -55,8 +55,8 @@ struct ah_graph {
     struct ah_graph_item *items; /* n_items + 1; the first `positions` are the compute items, by position */
     struct ah_graph_wait *waits;
     uint32_t *first_tile, *of_tile; /* item of_tile[first_tile[o] + t] is tile t of op o */
-    uint32_t *order[AH_GRAPH_LANES];
-    size_t n_order[AH_GRAPH_LANES];
+    uint32_t *order[AH_PLAN_LANES];
+    size_t n_order[AH_PLAN_LANES];
     uint32_t positions;
     uint32_t head; /* position of the first head */
     uint64_t slots[AH_GRAPH_RINGS];
@@ -69,6 +69,6 @@ int ah_graph_read(const struct ah_plan *plan, struct ah_arena *arena, struct ah_
 
 /* Sets each lane's speed, as a fraction of its full speed, while only the lanes in `running` work (a bit each). */
 void ah_graph_speeds(const struct ah_plan_sharing *sharing, unsigned running,
-                     double ret_speeds[AH_GRAPH_LANES]);
+                     double ret_speeds[AH_PLAN_LANES]);
 
 #endif

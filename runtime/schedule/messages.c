@@ -38,7 +38,7 @@ struct reading {
 
 static const struct ah_plan_op *op_at(const struct ah_plan *program, uint32_t position)
 {
-    return &program->ops[program->lanes.compute[position]];
+    return ah_plan_compute_op(program, position);
 }
 
 /* ---- positions ---- */
@@ -191,7 +191,7 @@ int ah_messages_read(const struct ah_plan *program, struct ah_arena *arena, stru
         return ah_error_set(err, AH_E_DOCUMENT, "part: is missing");
     *ret_messages = (struct ah_messages){.program = program,
                                          .micro_batches = program->training.micro_batches,
-                                         .positions = (uint32_t)program->lanes.n_compute};
+                                         .positions = (uint32_t)program->lanes.n_order[AH_PLAN_LANE_COMPUTE]};
     const struct reading r = {.messages = ret_messages,
                               .program = program,
                               .part = part,

@@ -128,7 +128,7 @@ static int make_items(const struct replay *replay, struct ah_arena *arena, struc
     uint32_t *index = ah_arena_array(arena, n, sizeof *index);
     if (!ret->items || !index)
         return ah_error_memory(err);
-    for (size_t lane = 0; lane < AH_SCHEDULE_LANES; lane++) {
+    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++) {
         double free_us = 0;
         ret->first_of_lane[lane] = ret->n_items;
         for (size_t k = 0; k < result->lanes[lane].n; k++) {
@@ -139,7 +139,7 @@ static int make_items(const struct replay *replay, struct ah_arena *arena, struc
             sum_lane(replay, &ret->items[ret->n_items++], ret);
         }
     }
-    ret->first_of_lane[AH_SCHEDULE_LANES] = ret->n_items;
+    ret->first_of_lane[AH_PLAN_LANES] = ret->n_items;
     for (size_t i = 0; i < ret->n_items; i++)
         if (ret->items[i].waited_for != AH_CLOCK_NO_OP)
             ret->items[i].waited_for = index[ret->items[i].waited_for];
@@ -188,7 +188,7 @@ static int replay_plan(const struct ah_plan *plan, size_t iterations, struct ah_
         ret.period_us = ah_dispatch_period(&replay.run, &replay.result);
         ret.steady = ah_dispatch_steady(&replay.run, &replay.result);
         ah_dispatch_exposed(&replay.run, &replay.result, ret.exposed_us);
-        for (size_t lane = 0; lane < AH_SCHEDULE_LANES; lane++)
+        for (size_t lane = 0; lane < AH_PLAN_LANES; lane++)
             ret.lanes[lane].idle_us = fmax(0, ret.period_us - ret.lanes[lane].busy_us);
         *ret_replay = ret;
     }
@@ -230,7 +230,8 @@ int ah_replay_dispatch(const struct ah_plan *plan, struct ah_arena *arena, struc
                        struct ah_error *err)
 {
     struct replay replay = {.plan = plan};
-    struct ah_plan_lanes lanes = {.compute = plan->lanes.compute, .n_compute = plan->lanes.n_compute};
+    struct ah_plan_lanes lanes = {.order = {plan->lanes.order[AH_PLAN_LANE_COMPUTE]},
+                                  .n_order = {plan->lanes.n_order[AH_PLAN_LANE_COMPUTE]}};
     double period_us;
     int rc = read_plan(&replay, err);
     if (!rc)
@@ -241,10 +242,9 @@ int ah_replay_dispatch(const struct ah_plan *plan, struct ah_arena *arena, struc
         rc = of_document(ah_dispatch_freeze(&replay.dispatch_memory, &replay.run, plan->scheduling,
                                             &replay.orders, &period_us, err),
                          err);
-    if (!rc && (lane_ops(&replay, AH_PLAN_LANE_H2D, arena, &lanes.h2d, &lanes.n_h2d) ||
-                lane_ops(&replay, AH_PLAN_LANE_D2H, arena, &lanes.d2h, &lanes.n_d2h) ||
-                lane_ops(&replay, AH_PLAN_LANE_HOST, arena, &lanes.host, &lanes.n_host)))
-        rc = ah_error_memory(err);
+    for (unsigned lane = AH_PLAN_LANE_H2D; lane < AH_PLAN_LANES && !rc; lane++)
+        if (lane_ops(&replay, lane, arena, &lanes.order[lane], &lanes.n_order[lane]))
+            rc = ah_error_memory(err);
     if (!rc)
         *ret_lanes = lanes;
     replay_release(&replay);

@@ -47,12 +47,12 @@ struct ah_replay {
     struct ah_replay_item *items; /* lane by lane, in the lane's order; in the arena */
     size_t n_items;
     size_t iterations; /* number of iterations in the run; the last but one counts as the steady one */
-    size_t first_of_lane[5];
+    size_t first_of_lane[AH_PLAN_LANES + 1];
     double first_us;  /* duration of the first iteration, which lacks updates with earlier gradients */
     double period_us; /* of a steady iteration */
     bool steady;      /* all items recur after the same time; if false, try more iterations */
-    double exposed_us[3];
-    struct ah_replay_lane lanes[4];
+    double exposed_us[AH_PLAN_LANES]; /* time that compute waits for each lane */
+    struct ah_replay_lane lanes[AH_PLAN_LANES];
 };
 
 /* `plan` was read from a document, or emitted. AH_E_DOCUMENT: the rules of docs/planning.md forbid an op or require a

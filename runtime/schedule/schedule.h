@@ -71,13 +71,12 @@ struct ah_choice {
     uint64_t enough_bytes; /* (optional) a layout whose peak is at most this is not improved */
 };
 
-enum ah_waited_lane { AH_WAIT_H2D, AH_WAIT_D2H, AH_WAIT_HOST, AH_WAIT_LANES };
-
 struct ah_score {
     double period_us;
-    double busy_us[4]; /* by enum ah_plan_lane: time of its work in an iteration, slowed by sharing */
-    double work_us[4]; /* by enum ah_plan_lane: time of its work in an iteration, at full speed */
-    double exposed_us[AH_WAIT_LANES]; /* time that compute waits for each lane in an iteration */
+    double busy_us[AH_PLAN_LANES]; /* time of a lane's work in an iteration, slowed by sharing */
+    double work_us[AH_PLAN_LANES]; /* the same at full speed */
+    double
+        exposed_us[AH_PLAN_LANES]; /* time that compute waits for each lane in an iteration; 0 for compute */
     struct ah_layout_result device;
     uint64_t pinned_bytes;
     uint64_t pageable_bytes;

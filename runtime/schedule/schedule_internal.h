@@ -12,8 +12,6 @@
 #include "runtime/schedule/names.h"
 #include "runtime/schedule/schedule.h"
 
-enum { AH_SCHEDULE_LANES = AH_PLAN_LANE_HOST + 1 };
-
 enum ah_ring { AH_RING_HOST_GRADIENTS, AH_RING_HOST_WEIGHTS, AH_RING_DEVICE_STATES, AH_RINGS };
 
 /* A growing array. `items` is owned and has room for `room` elements. */
@@ -65,8 +63,8 @@ struct ah_items {
 
 /* The frozen order of the lanes other than compute: the items of one round. */
 struct ah_orders {
-    uint32_t *item[AH_SCHEDULE_LANES];
-    size_t n[AH_SCHEDULE_LANES];
+    uint32_t *item[AH_PLAN_LANES];
+    size_t n[AH_PLAN_LANES];
 };
 
 /* Storage of ah_items_build(). */
@@ -102,7 +100,7 @@ void ah_priority_release(struct ah_priority_memory *memory);
 struct ah_dispatch_memory {
     struct ah_clock clock;
     struct ah_grow duration, lane, absent, first, dependency, back, priority; /* the graph */
-    struct ah_share_demand demands[AH_SCHEDULE_LANES];
+    struct ah_share_demand demands[AH_PLAN_LANES];
     double capacity[AH_SHARE_RESOURCES];
     uint32_t slots[AH_RINGS];
     struct ah_priority_memory priority_memory;
@@ -121,7 +119,7 @@ struct ah_sim_run {
 
 /* Sets what each lane demands of the shared resources, and their capacities, which are 1. */
 void ah_dispatch_share(const struct ah_plan_sharing *sharing,
-                       struct ah_share_demand ret_demands[AH_SCHEDULE_LANES],
+                       struct ah_share_demand ret_demands[AH_PLAN_LANES],
                        double ret_capacity[AH_SHARE_RESOURCES]);
 
 /* Prepares runs of up to `iterations` iterations. */
@@ -153,7 +151,7 @@ bool ah_dispatch_steady(const struct ah_sim_run *run, const struct ah_clock_resu
 
 /* Sets the time for which compute waits in the last complete iteration, by the lane that it waits for. */
 void ah_dispatch_exposed(const struct ah_sim_run *run, const struct ah_clock_result *result,
-                         double ret_exposed_us[AH_WAIT_LANES]);
+                         double ret_exposed_us[AH_PLAN_LANES]);
 void ah_dispatch_release(struct ah_dispatch_memory *memory);
 
 /* Storage of ah_compile(). */

@@ -262,7 +262,7 @@ static int bind_send(const struct tile *tile)
 static bool fetches_rows(const struct tile *tile)
 {
     const struct ah_plan *plan = tile->binder->plan;
-    const struct ah_plan_op *user = &plan->ops[plan->lanes.compute[tile->op->due_before]];
+    const struct ah_plan_op *user = ah_plan_compute_op(plan, tile->op->due_before);
     return tile->block->group->kind == AH_BLOCK_EMBEDDING && user->block == tile->op->block &&
            user->op == AH_PLAN_FORWARD;
 }

@@ -35,9 +35,9 @@ static void sleep_precisely(struct pace_lane *lane)
 static void set_speeds(struct pace *pace, uint64_t now_ns)
 {
     unsigned set = 0;
-    for (size_t i = 0; i < AH_GRAPH_LANES; i++)
+    for (size_t i = 0; i < AH_PLAN_LANES; i++)
         set |= (unsigned)pace->lanes[i].works << i;
-    for (size_t i = 0; i < AH_GRAPH_LANES; i++) {
+    for (size_t i = 0; i < AH_PLAN_LANES; i++) {
         struct pace_lane *lane = &pace->lanes[i];
         if (!lane->works)
             continue;

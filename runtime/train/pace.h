@@ -25,7 +25,7 @@
 
 #include <pthread.h>
 
-enum { PACE_SETS = 1 << AH_GRAPH_LANES };
+enum { PACE_SETS = 1 << AH_PLAN_LANES };
 
 struct pace_lane {
     bool works;
@@ -40,8 +40,8 @@ struct pace {
     struct ah_paced_nics *nics; /* borrowed; NULL: not paced */
     pthread_mutex_t lock;
     pthread_cond_t changed; /* signalled when speeds change, so that sleepers compute their ends again */
-    struct pace_lane lanes[AH_GRAPH_LANES];
-    double speeds[PACE_SETS][AH_GRAPH_LANES];
+    struct pace_lane lanes[AH_PLAN_LANES];
+    double speeds[PACE_SETS][AH_PLAN_LANES];
     uint64_t sending;               /* item of the send in progress */
     struct ah_paced_nics_use *uses; /* uses of NICs by a share, while it begins; room for 2 x pipelines */
     size_t share;                   /* next share of this rank; used by the lane `sums` only */

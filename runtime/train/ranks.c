@@ -34,8 +34,8 @@ int ah_ranks_read(struct ah_trainer *t, struct ah_error *err)
     if (!ah_ranks_several(ranks))
         return AH_OK;
     const struct ah_plan *plan = t->options.plan;
-    for (uint32_t p = 0; p < plan->lanes.n_compute; p++)
-        if (plan->ops[plan->lanes.compute[p]].op != AH_PLAN_DEVICE_ADAM)
+    for (uint32_t p = 0; p < plan->lanes.n_order[AH_PLAN_LANE_COMPUTE]; p++)
+        if (ah_plan_compute_op(plan, p)->op != AH_PLAN_DEVICE_ADAM)
             ranks->last_pass = p;
     int rc = ah_messages_read(plan, &t->arena, &ranks->messages, err);
     for (enum ah_channel c = 0; c < AH_CHANNELS && !rc; c++) {

@@ -465,19 +465,19 @@ int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, st
     size_t lane = 0;
     int rc = AH_OK;
     ah_round_count(t, step);
-    for (size_t i = 0; i < AH_GRAPH_LANES; i++)
+    for (size_t i = 0; i < AH_PLAN_LANES; i++)
         t->cursor[i] = 0;
     t->shares.next = 0;
-    while (lane < AH_GRAPH_LANES && !rc) {
+    while (lane < AH_PLAN_LANES && !rc) {
         bool done;
         rc = ah_shares_advance(t, step, part, &done, err);
         if (!rc && !done)
             rc = advance_lane(t, lanes[lane], step, part, &done, err);
         lane = done ? 0 : lane + 1;
-        if (lane == AH_GRAPH_LANES && ah_norm_copy_skip(t, step, part))
+        if (lane == AH_PLAN_LANES && ah_norm_copy_skip(t, step, part))
             lane = 0;
     }
-    for (size_t i = 0; i < AH_GRAPH_LANES && !rc; i++)
+    for (size_t i = 0; i < AH_PLAN_LANES && !rc; i++)
         if (t->cursor[i] < t->graph.n_order[i])
             rc = ah_error_set(err, AH_E_DOCUMENT,
                               "lanes.%s: item %zu of %zu cannot run because ops wait for each other; plan "

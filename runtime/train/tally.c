@@ -22,7 +22,7 @@ _Static_assert((int)AH_LANE_COMPUTE == (int)AH_PLAN_LANE_COMPUTE &&
 /* The rows of the window: step, exposed times, parts; then, for a rank, the iteration as its compute sees it, its
  * waits, and the time for which each device lane works. */
 enum { ROW_STEP, ROW_EXPOSED, ROW_PARTS = ROW_EXPOSED + TALLY_EXPOSED };
-enum { ROW_ITERATION = ROW_PARTS + AH_RUNLOG_OPS * TALLY_LANES, ROW_COMPUTE, ROW_WAITS };
+enum { ROW_ITERATION = ROW_PARTS + AH_RUNLOG_OPS * AH_PLAN_LANES, ROW_COMPUTE, ROW_WAITS };
 enum { ROW_BUSY = ROW_WAITS + TALLY_WAITS, ROWS = ROW_BUSY + AH_DEVICE_LANES_ALL };
 
 /* The window, in the arena; `column` is the next column to write. */
@@ -112,8 +112,8 @@ void ah_tally_op(struct ah_tally *tally, const struct ah_op_record *record)
     double us = (double)(record->end_ns - record->start_ns) / 1e3;
     size_t op = record->op < tally->plan->n_ops ? tally->plan->ops[record->op].op : AH_RUNLOG_OP_DATA;
     sums[ROW_BUSY + record->lane] += us;
-    if (lane < TALLY_LANES)
-        sums[ROW_PARTS + op * TALLY_LANES + lane] += us;
+    if (lane < AH_PLAN_LANES)
+        sums[ROW_PARTS + op * AH_PLAN_LANES + lane] += us;
     ah_tally_waits_op(&tally->waits, record);
 }
 
@@ -182,15 +182,15 @@ static int compare_parts(const void *left, const void *right)
     return a->op < b->op ? -1 : a->op > b->op;
 }
 
-int ah_tally_parts(double us[AH_RUNLOG_OPS][TALLY_LANES], struct ah_arena *arena,
+int ah_tally_parts(double us[AH_RUNLOG_OPS][AH_PLAN_LANES], struct ah_arena *arena,
                    struct ah_runlog_part **ret_parts, size_t *ret_n, struct ah_error *err)
 {
-    struct ah_runlog_part *parts = ah_arena_array(arena, AH_RUNLOG_OPS * TALLY_LANES, sizeof *parts);
+    struct ah_runlog_part *parts = ah_arena_array(arena, AH_RUNLOG_OPS * AH_PLAN_LANES, sizeof *parts);
     size_t n = 0;
     if (!parts)
         return ah_error_memory(err);
     for (unsigned op = 0; op < AH_RUNLOG_OPS; op++)
-        for (size_t lane = 0; lane < TALLY_LANES; lane++)
+        for (size_t lane = 0; lane < AH_PLAN_LANES; lane++)
             if (us[op][lane] > 0)
                 parts[n++] = (struct ah_runlog_part){op, (enum ah_plan_lane)lane, us[op][lane]};
     qsort(parts, n, sizeof *parts, compare_parts);
@@ -202,22 +202,19 @@ int ah_tally_parts(double us[AH_RUNLOG_OPS][TALLY_LANES], struct ah_arena *arena
 int ah_tally_end(struct ah_tally *tally, struct ah_arena *arena, struct ah_runlog_end *end,
                  struct ah_error *err)
 {
-    double us[AH_RUNLOG_OPS][TALLY_LANES], exposed_us[TALLY_EXPOSED];
+    double us[AH_RUNLOG_OPS][AH_PLAN_LANES];
     if (!tally->steps.n)
         return AH_OK;
-    struct ah_plan_exposed *exposed = ah_arena_alloc(arena, sizeof *exposed);
+    struct ah_plan_by_lane *exposed = ah_arena_alloc(arena, sizeof *exposed);
     if (!exposed)
         return ah_error_memory(err);
-    for (size_t i = 0; i < AH_RUNLOG_OPS * TALLY_LANES; i++)
-        us[i / TALLY_LANES][i % TALLY_LANES] = median(tally, &tally->steps, ROW_PARTS + i);
+    for (size_t i = 0; i < AH_RUNLOG_OPS * AH_PLAN_LANES; i++)
+        us[i / AH_PLAN_LANES][i % AH_PLAN_LANES] = median(tally, &tally->steps, ROW_PARTS + i);
     int rc = ah_tally_parts(us, arena, &end->parts, &end->n_parts, err);
     if (rc)
         return rc;
-    for (size_t lane = 0; lane < TALLY_EXPOSED; lane++)
-        exposed_us[lane] = median(tally, &tally->steps, ROW_EXPOSED + lane);
-    *exposed = (struct ah_plan_exposed){exposed_us[AH_PLAN_LANE_H2D - AH_PLAN_LANE_H2D],
-                                        exposed_us[AH_PLAN_LANE_D2H - AH_PLAN_LANE_H2D],
-                                        exposed_us[AH_PLAN_LANE_HOST - AH_PLAN_LANE_H2D]};
+    for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_PLAN_LANES; lane++)
+        exposed->of[lane] = median(tally, &tally->steps, ROW_EXPOSED + lane - AH_PLAN_LANE_H2D);
     end->exposed_us = exposed;
     end->median_step_us = median(tally, &tally->steps, ROW_STEP);
     end->predicted_step_us = tally->plan->time.step_us;

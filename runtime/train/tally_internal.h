@@ -15,8 +15,7 @@
 #include "runtime/train/tally.h"
 
 enum {
-    TALLY_LANES = AH_GRAPH_LANES,
-    TALLY_EXPOSED = TALLY_LANES - 1, /* lanes except compute, starting with AH_PLAN_LANE_H2D */
+    TALLY_EXPOSED = AH_PLAN_LANES - 1, /* lanes except compute, starting with AH_PLAN_LANE_H2D */
     /* possible waits: for device lanes except compute (lane - 1), and for the gate */
     TALLY_WAITS = AH_DEVICE_LANES_ALL,
     TALLY_GATE = AH_DEVICE_LANES_ALL, /* the gate, counted like a lane */
@@ -67,8 +66,8 @@ struct tally_waits {
     struct ah_graph graph;
     struct tally_done *done; /* TALLY_KEPT instances of each item */
     struct tally_ring rings[AH_GRAPH_RINGS];
-    struct tally_data data[TALLY_LANES][TALLY_DATA_KEPT]; /* circular lists */
-    uint64_t n_data[TALLY_LANES];
+    struct tally_data data[AH_PLAN_LANES][TALLY_DATA_KEPT]; /* circular lists */
+    uint64_t n_data[AH_PLAN_LANES];
     uint32_t current[AH_DEVICE_LANES_ALL]; /* by lane: the running item; AH_GRAPH_NONE: none */
     uint64_t current_step[AH_DEVICE_LANES_ALL];
     uint64_t end_ns[AH_DEVICE_LANES_ALL]; /* by lane: the end of the last reported op */
@@ -111,7 +110,7 @@ uint64_t ah_tally_waits_charge(double us[TALLY_WAITS], size_t lane, uint64_t fro
                                uint64_t to_ns);
 
 /* Lists the parts whose time is above 0, by lane, and within a lane the longest first. */
-int ah_tally_parts(double us[AH_RUNLOG_OPS][TALLY_LANES], struct ah_arena *arena,
+int ah_tally_parts(double us[AH_RUNLOG_OPS][AH_PLAN_LANES], struct ah_arena *arena,
                    struct ah_runlog_part **ret_parts, size_t *ret_n, struct ah_error *err);
 
 #endif

@@ -125,11 +125,11 @@ struct ah_trainer {
     struct ring rings[AH_GRAPH_RINGS];
     struct data_slot slots[2];
     uint32_t last_slot;
-    size_t cursor[AH_GRAPH_LANES]; /* index into the lane's order of the round */
-    int64_t filled;                /* last step in the staging */
-    uint64_t header_loaded[2];     /* h2d tickets of headers, by parity of the step */
-    uint64_t header_used[2];       /* compute tickets of the headers' last readers */
-    uint64_t loss_copied[2];       /* d2h tickets of losses */
+    size_t cursor[AH_PLAN_LANES]; /* index into the lane's order of the round */
+    int64_t filled;               /* last step in the staging */
+    uint64_t header_loaded[2];    /* h2d tickets of headers, by parity of the step */
+    uint64_t header_used[2];      /* compute tickets of the headers' last readers */
+    uint64_t loss_copied[2];      /* d2h tickets of losses */
     struct norm_copy norm_copy;
     struct shares shares;
     struct pace pace;

@@ -120,8 +120,8 @@ static int check_program(const struct building *b, const struct ah_plan *program
                             "program of node '%s': part.step_micro_batches is %" PRIu64
                             ", the plan's %" PRIu64 "; plan again",
                             node, step_micro_batches, b->plan->training.micro_batches);
-    for (size_t p = 0; p < program->lanes.n_compute; p++) {
-        const bool update = program->ops[program->lanes.compute[p]].op == AH_PLAN_DEVICE_ADAM;
+    for (size_t p = 0; p < program->lanes.n_order[AH_PLAN_LANE_COMPUTE]; p++) {
+        const bool update = ah_plan_compute_op(program, p)->op == AH_PLAN_DEVICE_ADAM;
         if (updates && !update)
             return ah_error_set(b->err, AH_E_DOCUMENT,
                                 "program of node '%s': lanes.compute[%zu] is a pass after an update, which "

@@ -90,8 +90,10 @@ static void disturb_op(struct ah_plan *plan, uint64_t *random)
 static void disturb_lane(struct ah_plan *plan, uint64_t *random)
 {
     const struct ah_plan_lanes *lanes = &plan->lanes;
-    uint64_t *orders[] = {lanes->compute, lanes->h2d, lanes->d2h, lanes->host};
-    const size_t sizes[] = {lanes->n_compute, lanes->n_h2d, lanes->n_d2h, lanes->n_host};
+    uint64_t *orders[] = {lanes->order[AH_PLAN_LANE_COMPUTE], lanes->order[AH_PLAN_LANE_H2D],
+                          lanes->order[AH_PLAN_LANE_D2H], lanes->order[AH_PLAN_LANE_HOST]};
+    const size_t sizes[] = {lanes->n_order[AH_PLAN_LANE_COMPUTE], lanes->n_order[AH_PLAN_LANE_H2D],
+                            lanes->n_order[AH_PLAN_LANE_D2H], lanes->n_order[AH_PLAN_LANE_HOST]};
     size_t lane = next_random(random) % 4;
     if (!sizes[lane])
         return;

@@ -14,7 +14,7 @@
 #include "runtime/schedule/graph.h"
 #include "runtime/schedule/messages.h"
 
-enum { REPLAY_SETS = 1 << AH_GRAPH_LANES, REPLAY_WAITING = 2, REPLAY_NONE = UINT32_MAX };
+enum { REPLAY_SETS = 1 << AH_PLAN_LANES, REPLAY_WAITING = 2, REPLAY_NONE = UINT32_MAX };
 
 /* How an item affects other ranks, as bits. */
 enum {
@@ -43,7 +43,7 @@ struct rank_marks {
     uint64_t counted;     /* number of items that belong to a step */
     uint64_t micro_batches;
     bool frees_slots;
-    double speeds[REPLAY_SETS][AH_GRAPH_LANES]; /* by set of working lanes */
+    double speeds[REPLAY_SETS][AH_PLAN_LANES]; /* by set of working lanes */
 };
 
 struct replay_lane {
@@ -60,7 +60,7 @@ struct stage_state {
     const struct rank_marks *rank;
     const struct ah_cluster_plan_stage *stage;
     size_t node; /* a node has the index of its first stage */
-    struct replay_lane lanes[AH_GRAPH_LANES];
+    struct replay_lane lanes[AH_PLAN_LANES];
     uint32_t *ended; /* by item: how often it has ended */
     uint64_t taken[AH_GRAPH_RINGS], given[AH_GRAPH_RINGS];
     uint64_t outputs, gradients, slots; /* counts of sent outputs, sent gradients, freed slots */

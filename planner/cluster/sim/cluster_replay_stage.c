@@ -52,7 +52,7 @@ int ah_cluster_replay_begin(struct cluster_replay *c, size_t state, struct ah_er
     p->ended = ah_arena_array(c->arena, p->rank->graph.n_items + 1, sizeof *p->ended);
     if (!p->ended)
         return ah_error_memory(err);
-    for (size_t lane = 0; lane < AH_GRAPH_LANES; lane++)
+    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++)
         move_to_next_item(p, lane);
     return AH_OK;
 }
@@ -148,9 +148,9 @@ static double set_speeds(const struct cluster_replay *c, struct stage_state *p)
 {
     unsigned set = 0;
     double first_us = INFINITY;
-    for (size_t lane = 0; lane < AH_GRAPH_LANES; lane++)
+    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++)
         set |= (unsigned)p->lanes[lane].works << lane;
-    for (size_t lane = 0; lane < AH_GRAPH_LANES; lane++) {
+    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++) {
         struct replay_lane *l = &p->lanes[lane];
         double speed = p->rank->speeds[set][lane];
         if (!l->works)
@@ -190,7 +190,7 @@ void ah_cluster_replay_start_items(struct cluster_replay *c, size_t state)
 {
     struct stage_state *p = &c->stages[state];
     double again_us = INFINITY;
-    for (size_t lane = 0; lane < AH_GRAPH_LANES; lane++) {
+    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++) {
         double us = start_us(c, p, &p->lanes[lane]);
         if (us <= c->now_us)
             start_item(c, p, &p->lanes[lane]);
@@ -246,7 +246,7 @@ static void end_item(struct cluster_replay *c, size_t state, size_t lane)
 void ah_cluster_replay_end_items(struct cluster_replay *c, size_t state)
 {
     struct stage_state *p = &c->stages[state];
-    for (size_t lane = 0; lane < AH_GRAPH_LANES; lane++)
+    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++)
         if (p->lanes[lane].works && p->lanes[lane].end_us <= c->now_us)
             end_item(c, state, lane);
     ah_event_tree_set(&c->events, state, set_speeds(c, p));

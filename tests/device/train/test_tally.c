@@ -58,10 +58,14 @@ static void check_one_step(struct ah_trainer *trainer)
     for (int lane = 0; lane < LANES; lane++)
         check_near(lane_us(&end, (enum ah_plan_lane)lane), (double)heard.record.busy_ns[lane] / 1e3, 1e-9);
     check_near(end.median_step_us, heard.step_us, 0);
-    const struct ah_plan_exposed *exposed = end.exposed_us;
+    const struct ah_plan_by_lane *exposed = end.exposed_us;
     double compute_us = (double)heard.record.busy_ns[AH_LANE_COMPUTE] / 1e3;
-    assert_true(exposed->h2d >= 0 && exposed->d2h >= 0 && exposed->host >= 0);
-    assert_true(compute_us + exposed->h2d + exposed->d2h + exposed->host <= heard.step_us * (1 + 1e-9));
+    double waited_us = 0;
+    for (int lane = 0; lane < LANES; lane++) {
+        assert_true(exposed->of[lane] >= 0);
+        waited_us += exposed->of[lane];
+    }
+    assert_true(compute_us + waited_us <= heard.step_us * (1 + 1e-9));
     ah_arena_release(&arena);
     ah_tally_free(heard.tally);
 }
@@ -83,7 +87,8 @@ static double check_steps(struct ah_trainer *trainer)
     for (size_t op = 0; op < plan->n_ops; op++)
         assert_true(kinds[plan->ops[op].op]);
     assert_true(kinds[AH_RUNLOG_OP_DATA]);
-    double waited_us = end.exposed_us->h2d + end.exposed_us->d2h + end.exposed_us->host;
+    double waited_us = end.exposed_us->of[AH_PLAN_LANE_H2D] + end.exposed_us->of[AH_PLAN_LANE_D2H] +
+                       end.exposed_us->of[AH_PLAN_LANE_HOST];
     ah_arena_release(&arena);
     ah_tally_free(heard.tally);
     return waited_us;

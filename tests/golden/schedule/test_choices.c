@@ -32,14 +32,20 @@ static uint64_t mix_order(uint64_t digest, const uint64_t *order, size_t n)
 
 static uint64_t mix_plan(uint64_t digest, const struct ah_plan *plan)
 {
-    const double times[] = {plan->time.step_us,        plan->time.compute_us,     plan->time.h2d_us,
-                            plan->time.d2h_us,         plan->time.host_us,        plan->time.exposed_us.h2d,
-                            plan->time.exposed_us.d2h, plan->time.exposed_us.host};
+    const double times[] = {plan->time.step_us,
+                            plan->time.busy_us[AH_PLAN_LANE_COMPUTE],
+                            plan->time.busy_us[AH_PLAN_LANE_H2D],
+                            plan->time.busy_us[AH_PLAN_LANE_D2H],
+                            plan->time.busy_us[AH_PLAN_LANE_HOST],
+                            plan->time.exposed_us.of[AH_PLAN_LANE_H2D],
+                            plan->time.exposed_us.of[AH_PLAN_LANE_D2H],
+                            plan->time.exposed_us.of[AH_PLAN_LANE_HOST]};
     digest = mix(digest, times, sizeof times);
-    digest = mix_order(digest, plan->lanes.compute, plan->lanes.n_compute);
-    digest = mix_order(digest, plan->lanes.h2d, plan->lanes.n_h2d);
-    digest = mix_order(digest, plan->lanes.d2h, plan->lanes.n_d2h);
-    return mix_order(digest, plan->lanes.host, plan->lanes.n_host);
+    digest =
+        mix_order(digest, plan->lanes.order[AH_PLAN_LANE_COMPUTE], plan->lanes.n_order[AH_PLAN_LANE_COMPUTE]);
+    digest = mix_order(digest, plan->lanes.order[AH_PLAN_LANE_H2D], plan->lanes.n_order[AH_PLAN_LANE_H2D]);
+    digest = mix_order(digest, plan->lanes.order[AH_PLAN_LANE_D2H], plan->lanes.n_order[AH_PLAN_LANE_D2H]);
+    return mix_order(digest, plan->lanes.order[AH_PLAN_LANE_HOST], plan->lanes.n_order[AH_PLAN_LANE_HOST]);
 }
 
 static uint64_t digest_job(uint64_t digest, uint64_t *seed)

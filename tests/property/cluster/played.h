@@ -484,7 +484,7 @@ static inline void played_check(struct played *p)
     played_check_ways(p);
     for (size_t i = 0; i < p->n; i++) {
         struct played_rings rings = played_find_rings(p, &p->stages[i]);
-        for (size_t lane = 0; lane < AH_GRAPH_LANES; lane++)
+        for (size_t lane = 0; lane < AH_PLAN_LANES; lane++)
             played_check_lane(p, &p->stages[i], lane, &rings);
     }
     played_check_sums(p);

@@ -135,7 +135,7 @@ static void compare(const struct planned *c, const struct played *p, struct seen
 static void disturb(const struct ah_plan *program, uint64_t *random)
 {
     static const double times[] = {0.01, 1, 30};
-    for (size_t lane = 0; lane < AH_GRAPH_LANES; lane++) {
+    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++) {
         double factor = times[check_random(random) % 3];
         for (size_t i = 0; i < program->n_ops; i++)
             program->ops[i].us *= program->ops[i].lane == lane ? factor : 1;

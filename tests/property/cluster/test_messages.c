@@ -262,8 +262,9 @@ TEST(messages, are_what_programs_say_and_make_no_circle)
 /* Changes one op or tensor of a program. */
 static void break_program(struct ah_plan *plan, uint64_t *random)
 {
-    uint64_t *compute = plan->lanes.compute;
-    const size_t n = plan->lanes.n_compute, a = check_random(random) % n, b = check_random(random) % n;
+    uint64_t *compute = plan->lanes.order[AH_PLAN_LANE_COMPUTE];
+    const size_t n = plan->lanes.n_order[AH_PLAN_LANE_COMPUTE], a = check_random(random) % n,
+                 b = check_random(random) % n;
     struct ah_plan_tensor *tensor = &plan->arena.tensors[check_random(random) % plan->arena.n_tensors];
     const uint64_t kept = compute[a];
     switch (check_random(random) % 4) {
@@ -286,7 +287,7 @@ static void break_program(struct ah_plan *plan, uint64_t *random)
 static void check_broken(const struct planned *c, size_t program, uint64_t *random, size_t *refused)
 {
     struct ah_plan *plan = &c->plan.programs[program];
-    const size_t n = plan->lanes.n_compute;
+    const size_t n = plan->lanes.n_order[AH_PLAN_LANE_COMPUTE];
     struct ah_arena arena = {0};
     struct ah_messages found;
     struct ah_error err = {0};
@@ -294,7 +295,7 @@ static void check_broken(const struct planned *c, size_t program, uint64_t *rand
     struct ah_plan_op *ops = ah_arena_array(&arena, plan->n_ops, sizeof *ops);
     struct ah_plan_tensor *tensors = ah_arena_array(&arena, plan->arena.n_tensors, sizeof *tensors);
     assert_true(compute && ops && tensors);
-    memcpy(compute, plan->lanes.compute, n * sizeof *compute);
+    memcpy(compute, plan->lanes.order[AH_PLAN_LANE_COMPUTE], n * sizeof *compute);
     memcpy(ops, plan->ops, plan->n_ops * sizeof *ops);
     memcpy(tensors, plan->arena.tensors, plan->arena.n_tensors * sizeof *tensors);
     break_program(plan, random);
@@ -305,7 +306,7 @@ static void check_broken(const struct planned *c, size_t program, uint64_t *rand
     } else {
         check_program(&found);
     }
-    memcpy(plan->lanes.compute, compute, n * sizeof *compute);
+    memcpy(plan->lanes.order[AH_PLAN_LANE_COMPUTE], compute, n * sizeof *compute);
     memcpy(plan->ops, ops, plan->n_ops * sizeof *ops);
     memcpy(plan->arena.tensors, tensors, plan->arena.n_tensors * sizeof *tensors);
     ah_arena_release(&arena);

@@ -23,7 +23,7 @@ static bool is_wanted(const struct ah_cluster_plan *plan)
     for (size_t i = 0; i < plan->n_segments; i++)
         wanted = wanted && !plan->segments[i].tied;
     for (size_t i = 0; i < plan->n_programs; i++)
-        wanted = wanted && plan->programs[i].lanes.n_compute > 8;
+        wanted = wanted && plan->programs[i].lanes.n_order[AH_PLAN_LANE_COMPUTE] > 8;
     return wanted;
 }
 
@@ -353,8 +353,8 @@ static void no_place(struct ah_cluster_plan *plan)
 static void wait_in_a_circle(struct ah_cluster_plan *plan)
 {
     struct ah_plan *program = program_of(plan, 0);
-    uint64_t *order = program->lanes.compute;
-    const size_t n = program->lanes.n_compute;
+    uint64_t *order = program->lanes.order[AH_PLAN_LANE_COMPUTE];
+    const size_t n = program->lanes.n_order[AH_PLAN_LANE_COMPUTE];
     size_t last = 0;
     for (size_t i = 0; i < n; i++)
         if (program->ops[order[i]].op == AH_PLAN_SEND_OUTPUT)
@@ -370,8 +370,8 @@ static void wait_in_a_circle(struct ah_cluster_plan *plan)
 static void backward_before_its_message(struct ah_cluster_plan *plan)
 {
     struct ah_plan *program = program_of(plan, 1);
-    uint64_t *order = program->lanes.compute, op = order[0];
-    const size_t n = program->lanes.n_compute;
+    uint64_t *order = program->lanes.order[AH_PLAN_LANE_COMPUTE], op = order[0];
+    const size_t n = program->lanes.n_order[AH_PLAN_LANE_COMPUTE];
     memmove(&order[0], &order[1], (n - 1) * sizeof *order);
     order[n - 1] = op;
 }
@@ -499,8 +499,8 @@ static void pass_behind_an_update(struct ah_cluster_plan *plan)
 {
     for (size_t i = 0; i < plan->n_programs; i++) {
         struct ah_plan *program = &plan->programs[i];
-        uint64_t *order = program->lanes.compute;
-        for (size_t at = 1; at < program->lanes.n_compute; at++) {
+        uint64_t *order = program->lanes.order[AH_PLAN_LANE_COMPUTE];
+        for (size_t at = 1; at < program->lanes.n_order[AH_PLAN_LANE_COMPUTE]; at++) {
             const uint64_t op = order[at];
             if (program->ops[op].op != AH_PLAN_DEVICE_ADAM ||
                 program->ops[order[at - 1]].op == AH_PLAN_DEVICE_ADAM)

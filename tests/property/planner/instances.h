@@ -117,15 +117,14 @@ static void instance_costs(struct instance *it, uint64_t *random)
         group->backward_us[2] = group->backward_us[1] + group->forward_us;
         group->update_ops = 1 + g % 5;
     }
-    costs->sharing.weights = (struct ah_plan_lane_weights){1, 1, 1, 0.5 + check_uniform(random)};
+    costs->sharing.weights = (struct ah_plan_by_lane){{1, 1, 1, 0.5 + check_uniform(random)}};
     costs->sharing.resources = it->resources;
     costs->sharing.n_resources = instance_below(random, INSTANCE_RESOURCES + 1);
     for (size_t r = 0; r < costs->sharing.n_resources; r++)
-        it->resources[r] = (struct ah_plan_resource){.name = "shared",
-                                                     .compute = check_uniform(random) * 0.3,
-                                                     .h2d = check_uniform(random),
-                                                     .d2h = check_uniform(random),
-                                                     .host = check_uniform(random)};
+        it->resources[r] =
+            (struct ah_plan_resource){.name = "shared",
+                                      .demand = {check_uniform(random) * 0.3, check_uniform(random),
+                                                 check_uniform(random), check_uniform(random)}};
     if (instance_below(random, 2))
         costs->launch_us = per_parameter * instance_scaled(random, 10, 5000);
 }

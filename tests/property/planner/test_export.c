@@ -43,11 +43,12 @@ static void randomize(struct ah_plan *plan, struct ah_plan_block *blocks, uint64
         if (block->optimizer != AH_OPTIMIZER_DEVICE)
             block->weights = (enum ah_weights)(check_random(seed) % kinds % 2);
     }
-    plan->lanes.n_h2d = plan->lanes.n_d2h = plan->lanes.n_host = 0;
+    plan->lanes.n_order[AH_PLAN_LANE_H2D] = plan->lanes.n_order[AH_PLAN_LANE_D2H] =
+        plan->lanes.n_order[AH_PLAN_LANE_HOST] = 0;
     for (size_t i = 0; i < plan->n_blocks; i++)
-        plan->lanes.n_h2d += blocks[i].weights == AH_WEIGHTS_HOST ||
-                             blocks[i].optimizer == AH_OPTIMIZER_HOST ||
-                             blocks[i].optimizer == AH_OPTIMIZER_STREAMED;
+        plan->lanes.n_order[AH_PLAN_LANE_H2D] += blocks[i].weights == AH_WEIGHTS_HOST ||
+                                                 blocks[i].optimizer == AH_OPTIMIZER_HOST ||
+                                                 blocks[i].optimizer == AH_OPTIMIZER_STREAMED;
 }
 
 static struct totals add_up(const struct ah_plan *plan)

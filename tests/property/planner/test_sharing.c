@@ -13,25 +13,17 @@
 
 enum { LANES = 4, DOCUMENTS = 300 };
 
-static double lane_demand(const struct ah_plan_resource *r, int part)
-{
-    const double all[LANES] = {[AH_PART_COMPUTE] = r->compute,
-                               [AH_PART_H2D] = r->h2d,
-                               [AH_PART_D2H] = r->d2h,
-                               [AH_PART_HOST_ADAM] = r->host};
-    return all[part];
-}
+static const enum ah_plan_lane lane_of[LANES] = {[AH_PART_COMPUTE] = AH_PLAN_LANE_COMPUTE,
+                                                 [AH_PART_H2D] = AH_PLAN_LANE_H2D,
+                                                 [AH_PART_D2H] = AH_PLAN_LANE_D2H,
+                                                 [AH_PART_HOST_ADAM] = AH_PLAN_LANE_HOST};
 
 static void demand_of_part(const struct ah_plan_sharing *sharing, int part,
                            struct ah_share_demand *ret_demand)
 {
-    const double weights[LANES] = {[AH_PART_COMPUTE] = sharing->weights.compute,
-                                   [AH_PART_H2D] = sharing->weights.h2d,
-                                   [AH_PART_D2H] = sharing->weights.d2h,
-                                   [AH_PART_HOST_ADAM] = sharing->weights.host};
-    *ret_demand = (struct ah_share_demand){.weight = weights[part]};
+    *ret_demand = (struct ah_share_demand){.weight = sharing->weights.of[lane_of[part]]};
     for (size_t r = 0; r < sharing->n_resources; r++) {
-        ret_demand->amount[r] = lane_demand(&sharing->resources[r], part);
+        ret_demand->amount[r] = sharing->resources[r].demand[lane_of[part]];
         assert_true(ret_demand->amount[r] >= 0 && ret_demand->amount[r] <= 1 + 1e-12);
     }
 }

@@ -115,7 +115,7 @@ static inline void test_case_costs(struct test_case *c, double forward_us, doubl
                                  .host_squares_us = adam_us / parameters / 10,
                                  .host_us_per_byte = byte_us / 2,
                                  .norm_us = forward_us / 100};
-    c->costs.sharing.weights = (struct ah_plan_lane_weights){1, 1, 1, 1};
+    c->costs.sharing.weights = (struct ah_plan_by_lane){{1, 1, 1, 1}};
     c->choice = (struct ah_choice){.configs = c->configs, .costs = &c->costs};
 }
 
@@ -126,13 +126,12 @@ static inline void test_case_sharing(struct test_case *c, uint64_t *seed)
     sharing->resources = c->resources;
     sharing->n_resources = test_below(seed, 3);
     for (size_t i = 0; i < sharing->n_resources; i++)
-        c->resources[i] = (struct ah_plan_resource){.name = i ? "link" : "host_dram",
-                                                    .compute = i ? 0 : 0.5 * check_uniform(seed),
-                                                    .h2d = check_uniform(seed),
-                                                    .d2h = check_uniform(seed),
-                                                    .host = i ? 0 : check_uniform(seed)};
-    sharing->weights = (struct ah_plan_lane_weights){1, 0.5 + check_uniform(seed), 0.5 + check_uniform(seed),
-                                                     0.5 + check_uniform(seed)};
+        c->resources[i] =
+            (struct ah_plan_resource){.name = i ? "link" : "host_dram",
+                                      .demand = {i ? 0 : 0.5 * check_uniform(seed), check_uniform(seed),
+                                                 check_uniform(seed), i ? 0 : check_uniform(seed)}};
+    sharing->weights = (struct ah_plan_by_lane){
+        {1, 0.5 + check_uniform(seed), 0.5 + check_uniform(seed), 0.5 + check_uniform(seed)}};
 }
 
 static inline void test_case_open(struct test_case *c, uint64_t *seed)

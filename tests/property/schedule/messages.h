@@ -24,14 +24,14 @@ struct messages_stage {
 
 static inline const struct ah_plan_op *messages_op(const struct ah_plan *plan, size_t position)
 {
-    return &plan->ops[plan->lanes.compute[position]];
+    return ah_plan_compute_op(plan, position);
 }
 
 /* Returns the position of this op in a stage, or SIZE_MAX if there is none. */
 static inline size_t messages_find(const struct ah_plan *plan, enum ah_plan_op_kind kind, uint64_t block,
                                    uint64_t micro_batch)
 {
-    for (size_t p = 0; p < plan->lanes.n_compute; p++) {
+    for (size_t p = 0; p < plan->lanes.n_order[AH_PLAN_LANE_COMPUTE]; p++) {
         const struct ah_plan_op *op = messages_op(plan, p);
         if (op->op == kind && op->block == block && op->micro_batch == micro_batch)
             return p;
@@ -43,7 +43,7 @@ static inline size_t messages_find(const struct ah_plan *plan, enum ah_plan_op_k
 static inline size_t messages_gradient_used(const struct ah_plan *plan, uint64_t micro_batch)
 {
     size_t used = SIZE_MAX;
-    for (size_t p = 0; p < plan->lanes.n_compute; p++) {
+    for (size_t p = 0; p < plan->lanes.n_order[AH_PLAN_LANE_COMPUTE]; p++) {
         const struct ah_plan_op *op = messages_op(plan, p);
         if (op->micro_batch == micro_batch &&
             (op->op == AH_PLAN_BACKWARD || (op->op == AH_PLAN_SEND_INPUT_GRADIENT && op->bytes)))
@@ -65,7 +65,7 @@ static inline void messages_check_lives(const struct messages_stage *s, size_t s
             tensor = &s->plan->arena.tensors[t];
     if (!tensor)
         fail_msg("there is no '%s'", name);
-    size_t n = s->plan->lanes.n_compute;
+    size_t n = s->plan->lanes.n_order[AH_PLAN_LANE_COMPUTE];
     for (size_t at = 0; at < s->steps * n; at++) {
         bool lives = at / n == step && at % n >= tensor->from && at % n <= tensor->to;
         if (s->end_us[at] > from_us && s->start_us[at] < to_us && !lives)
@@ -78,7 +78,8 @@ static inline void messages_check_lives(const struct messages_stage *s, size_t s
 static inline void messages_check_between(const struct messages_stage *s, size_t step, uint64_t m)
 {
     const struct messages_stage *next = s + 1;
-    size_t here = step * s->plan->lanes.n_compute, there = step * next->plan->lanes.n_compute;
+    size_t here = step * s->plan->lanes.n_order[AH_PLAN_LANE_COMPUTE],
+           there = step * next->plan->lanes.n_order[AH_PLAN_LANE_COMPUTE];
     uint64_t top = s->plan->n_blocks - 1;
     size_t output = messages_find(s->plan, AH_PLAN_SEND_OUTPUT, top, m);
     size_t made = messages_find(s->plan, AH_PLAN_FORWARD, top, m), used = messages_gradient_used(s->plan, m);

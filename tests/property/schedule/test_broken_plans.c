@@ -25,8 +25,10 @@ static struct ah_plan_op *any_op(struct ah_plan *plan, uint64_t *random)
 static uint64_t *any_order(struct ah_plan *plan, uint64_t *random, size_t *ret_n)
 {
     struct ah_plan_lanes *lanes = &plan->lanes;
-    uint64_t *orders[] = {lanes->compute, lanes->h2d, lanes->d2h, lanes->host};
-    size_t n[] = {lanes->n_compute, lanes->n_h2d, lanes->n_d2h, lanes->n_host};
+    uint64_t *orders[] = {lanes->order[AH_PLAN_LANE_COMPUTE], lanes->order[AH_PLAN_LANE_H2D],
+                          lanes->order[AH_PLAN_LANE_D2H], lanes->order[AH_PLAN_LANE_HOST]};
+    size_t n[] = {lanes->n_order[AH_PLAN_LANE_COMPUTE], lanes->n_order[AH_PLAN_LANE_H2D],
+                  lanes->n_order[AH_PLAN_LANE_D2H], lanes->n_order[AH_PLAN_LANE_HOST]};
     uint64_t lane = below(random, 4);
     *ret_n = n[lane];
     return orders[lane];
@@ -116,9 +118,10 @@ static void change_sharing(struct ah_plan *plan, uint64_t *random)
     struct ah_plan_sharing *sharing = &plan->sharing;
     static const double values[] = {0, 1e-6, 0.5, 1, 1e6};
     if (sharing->n_resources && below(random, 2))
-        sharing->resources[below(random, sharing->n_resources)].h2d = values[below(random, 5)];
+        sharing->resources[below(random, sharing->n_resources)].demand[AH_PLAN_LANE_H2D] =
+            values[below(random, 5)];
     else
-        sharing->weights.host = values[below(random, 5)];
+        sharing->weights.of[AH_PLAN_LANE_HOST] = values[below(random, 5)];
 }
 
 static void (*const changes[])(struct ah_plan *, uint64_t *) = {

@@ -52,9 +52,9 @@ static void open_stage(struct stage *s, const struct ah_plan_part *part, uint64_
     CHECK_OK(rc, err);
     test_case_emit(&s->c, &s->schedule, &s->document);
     s->plan = s->document.body.plan;
-    s->sent_us = calloc(s->plan->lanes.n_compute, sizeof *s->sent_us);
-    s->start_us = calloc(s->plan->lanes.n_compute, sizeof *s->start_us);
-    s->end_us = calloc(s->plan->lanes.n_compute, sizeof *s->end_us);
+    s->sent_us = calloc(s->plan->lanes.n_order[AH_PLAN_LANE_COMPUTE], sizeof *s->sent_us);
+    s->start_us = calloc(s->plan->lanes.n_order[AH_PLAN_LANE_COMPUTE], sizeof *s->start_us);
+    s->end_us = calloc(s->plan->lanes.n_order[AH_PLAN_LANE_COMPUTE], sizeof *s->end_us);
     assert_true(s->sent_us && s->start_us && s->end_us);
 }
 
@@ -162,7 +162,7 @@ static void check_in_flight(size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         uint64_t now = 0, most = 0, m = stages[i].plan->training.micro_batches;
-        for (size_t p = 0; p < stages[i].plan->lanes.n_compute; p++) {
+        for (size_t p = 0; p < stages[i].plan->lanes.n_order[AH_PLAN_LANE_COMPUTE]; p++) {
             const struct ah_plan_op *op = op_at(&stages[i], p);
             now += op->op == AH_PLAN_FORWARD && op->block == 0;
             most = now > most ? now : most;
@@ -182,7 +182,7 @@ static void check_in_flight(size_t n)
 static void check_updates(const struct stage *s)
 {
     size_t passes = 0;
-    for (size_t p = 0; p < s->plan->lanes.n_compute; p++)
+    for (size_t p = 0; p < s->plan->lanes.n_order[AH_PLAN_LANE_COMPUTE]; p++)
         if (op_at(s, p)->op != AH_PLAN_DEVICE_ADAM)
             passes = p + 1;
     for (size_t i = 0; i < s->plan->n_ops; i++) {
@@ -206,14 +206,14 @@ static void run(size_t n, uint64_t *seed)
         slow[i] = test_below(seed, 2) ? 0.01 : 30; /* makes some stages run far ahead of others */
         stages[i].at = 0;
         stages[i].free_us = 0;
-        left += stages[i].plan->lanes.n_compute;
-        for (size_t p = 0; p < stages[i].plan->lanes.n_compute; p++)
+        left += stages[i].plan->lanes.n_order[AH_PLAN_LANE_COMPUTE];
+        for (size_t p = 0; p < stages[i].plan->lanes.n_order[AH_PLAN_LANE_COMPUTE]; p++)
             stages[i].sent_us[p] = -1;
     }
     while (left) {
         size_t before = left;
         for (size_t i = 0; i < n; i++)
-            while (stages[i].at < stages[i].plan->lanes.n_compute) {
+            while (stages[i].at < stages[i].plan->lanes.n_order[AH_PLAN_LANE_COMPUTE]) {
                 struct stage *s = &stages[i];
                 double start = ready_us(n, i);
                 if (start < 0)

@@ -47,23 +47,33 @@ static void choose(struct drawn *d, uint64_t *seed)
     assert_int_equal(rc, AH_OK);
 }
 
+/* Returns the time of compute's work and waits. */
+static double accounted_us(const struct ah_score *s)
+{
+    double us = s->busy_us[AH_PLAN_LANE_COMPUTE];
+    for (int lane = 0; lane < AH_PLAN_LANES; lane++)
+        us += s->exposed_us[lane];
+    return us;
+}
+
 static void check_sums(const struct drawn *d, const struct ah_replay *replay)
 {
     const struct ah_score *s = &d->score;
     const struct ah_plan_sharing *sharing = &d->c.costs.sharing;
     double least_us = 0;
-    for (size_t lane = 0; lane < 4; lane++) {
+    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++) {
         least_us = fmax(least_us, s->work_us[lane]);
         assert_true(s->busy_us[lane] >= s->work_us[lane] * (1 - 1e-9));
         assert_true(s->busy_us[lane] <= s->period_us * (1 + 1e-9));
     }
     for (size_t i = 0; i < sharing->n_resources; i++) {
-        const struct ah_plan_resource *r = &sharing->resources[i];
-        least_us = fmax(least_us, r->compute * s->work_us[0] + r->h2d * s->work_us[1] +
-                                      r->d2h * s->work_us[2] + r->host * s->work_us[3]);
+        double us = 0;
+        for (int lane = 0; lane < AH_PLAN_LANES; lane++)
+            us += sharing->resources[i].demand[lane] * s->work_us[lane];
+        least_us = fmax(least_us, us);
     }
     assert_true(s->period_us >= least_us * (1 - 1e-9));
-    double compute_us = s->busy_us[0] + s->exposed_us[0] + s->exposed_us[1] + s->exposed_us[2];
+    double compute_us = accounted_us(s);
     assert_true(compute_us <= s->period_us * (1 + 1e-9));
     assert_true(s->device.peak_bytes >= s->device.live_bytes);
     (void)replay;
@@ -73,7 +83,7 @@ static void check_sums(const struct drawn *d, const struct ah_replay *replay)
 static bool check_account(const struct drawn *d)
 {
     const struct ah_score *s = &d->score;
-    double compute_us = s->busy_us[0] + s->exposed_us[0] + s->exposed_us[1] + s->exposed_us[2];
+    double compute_us = accounted_us(s);
     return fabs(compute_us - s->period_us) <= 1e-9 * s->period_us;
 }
 
@@ -159,7 +169,7 @@ static void check_lives(const struct ah_plan *plan)
 {
     uint64_t n = plan->arena.positions;
     for (uint64_t p = 0; p < n; p++) {
-        const struct ah_plan_op *op = &plan->ops[plan->lanes.compute[p]];
+        const struct ah_plan_op *op = ah_plan_compute_op(plan, p);
         if (op->op == AH_PLAN_DEVICE_ADAM)
             check_held(plan, op, "gradient", p);
         else if (op->op == AH_PLAN_SEND_OUTPUT)

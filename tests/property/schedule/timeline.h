@@ -65,12 +65,12 @@ static inline void timeline_positions(struct timeline *t)
     uint64_t *seen = calloc(plan->n_ops, sizeof *seen);
     assert_non_null(seen);
     t->head = 0;
-    while (plan->ops[plan->lanes.compute[t->head]].op != AH_PLAN_FORWARD ||
-           plan->ops[plan->lanes.compute[t->head]].block + 1 != plan->n_blocks)
+    while (ah_plan_compute_op(plan, t->head)->op != AH_PLAN_FORWARD ||
+           ah_plan_compute_op(plan, t->head)->block + 1 != plan->n_blocks)
         t->head++;
     for (uint64_t i = 0; i < t->positions; i++) {
         uint64_t p = (t->head + i) % t->positions;
-        uint64_t op = plan->lanes.compute[p];
+        uint64_t op = plan->lanes.order[AH_PLAN_LANE_COMPUTE][p];
         t->position[t->first[op] + seen[op]++] = p;
     }
     for (uint32_t op = 0; op < plan->n_ops; op++) {
@@ -87,8 +87,10 @@ static inline void timeline_positions(struct timeline *t)
 static inline void timeline_open(struct timeline *t, const struct ah_plan *plan,
                                  const struct ah_replay *replay, size_t iterations)
 {
-    *t = (struct timeline){
-        .plan = plan, .replay = replay, .iterations = iterations, .positions = plan->lanes.n_compute};
+    *t = (struct timeline){.plan = plan,
+                           .replay = replay,
+                           .iterations = iterations,
+                           .positions = plan->lanes.n_order[AH_PLAN_LANE_COMPUTE]};
     t->first = calloc(plan->n_ops + 1, sizeof *t->first);
     assert_non_null(t->first);
     for (size_t op = 0; op < plan->n_ops; op++)
@@ -164,7 +166,7 @@ static inline void timeline_waits(const struct timeline *t, uint32_t v, uint32_t
 /* Checks rules 1 and 2. */
 static inline void timeline_check_positions(const struct timeline *t)
 {
-    const uint64_t *compute = t->plan->lanes.compute;
+    const uint64_t *compute = t->plan->lanes.order[AH_PLAN_LANE_COMPUTE];
     double before = 0;
     uint64_t *tile = calloc(t->positions, sizeof *tile);
     assert_non_null(tile);
@@ -268,7 +270,7 @@ static inline void timeline_check_weights(const struct timeline *t, uint64_t blo
         const struct ah_plan_op *it = timeline_op(t, op);
         if (it->block != block || (it->op != AH_PLAN_FETCH && it->op != AH_PLAN_GATHER))
             continue;
-        const struct ah_plan_op *user = &t->plan->ops[t->plan->lanes.compute[it->due_before]];
+        const struct ah_plan_op *user = ah_plan_compute_op(t->plan, it->due_before);
         if (it->op == AH_PLAN_GATHER)
             timeline_all_wait(t, op, update, "rule 7, gather");
         else if (!block && !user->block && timeline_first(t, AH_PLAN_GATHER, 0) != TIMELINE_NONE)
@@ -292,7 +294,7 @@ static inline void timeline_check_state_order(const struct timeline *t)
     uint64_t before_tile = 0;
     assert_non_null(seen);
     for (uint64_t i = 0; i < t->positions; i++) {
-        uint64_t op = t->plan->lanes.compute[(t->head + i) % t->positions];
+        uint64_t op = t->plan->lanes.order[AH_PLAN_LANE_COMPUTE][(t->head + i) % t->positions];
         uint32_t in = t->plan->ops[op].op == AH_PLAN_DEVICE_ADAM
                           ? timeline_first(t, AH_PLAN_STATES_IN, t->plan->ops[op].block)
                           : TIMELINE_NONE;

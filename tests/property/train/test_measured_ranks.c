@@ -150,14 +150,14 @@ static void check_recorded(size_t rank)
         end_ns[span->lane] = span->end_ns;
     }
     for (uint64_t step = FIRST; step < FIRST + RECORDED; step++)
-        for (size_t p = 0; p < plan->lanes.n_compute; p++) {
-            const uint64_t op = plan->lanes.compute[p];
+        for (size_t p = 0; p < plan->lanes.n_order[AH_PLAN_LANE_COMPUTE]; p++) {
+            const uint64_t op = plan->lanes.order[AH_PLAN_LANE_COMPUTE][p];
             if (count_spans(of, step, op) != plan->ops[op].tiles)
                 fail_msg("rank %zu: position %zu of step %" PRIu64 " was recorded %" PRIu64 " times", rank, p,
                          step, count_spans(of, step, op));
-            if (p && op != plan->lanes.compute[p - 1])
+            if (p && op != plan->lanes.order[AH_PLAN_LANE_COMPUTE][p - 1])
                 assert_true(time_of(of, step, op, true) >=
-                            time_of(of, step, plan->lanes.compute[p - 1], false));
+                            time_of(of, step, plan->lanes.order[AH_PLAN_LANE_COMPUTE][p - 1], false));
         }
 }
 

@@ -92,7 +92,7 @@ static void read_trace(void *context, const struct pipeline_stage *s, struct ah_
 
 static const struct ah_plan_op *op_at(const struct trace *t, uint64_t position)
 {
-    return &t->plan->ops[t->plan->lanes.compute[position]];
+    return ah_plan_compute_op(t->plan, position);
 }
 
 /* ---- rule 1 ---- */
@@ -112,7 +112,7 @@ static const struct ah_span *next_span(const struct trace *t, size_t at[2])
 /* Matches spans, in order, with the document's positions, round by round. */
 static void place_positions(struct trace *t)
 {
-    const uint64_t n = t->plan->lanes.n_compute;
+    const uint64_t n = t->plan->lanes.n_order[AH_PLAN_LANE_COMPUTE];
     size_t at[2] = {0, 0};
     uint64_t next = 0, end_ns = 0;
     struct when *last = NULL;
@@ -162,7 +162,7 @@ static const struct ah_plan_tensor *find_tensor(const struct ah_plan *plan, uint
 static uint64_t find_position(const struct trace *t, enum ah_plan_op_kind kind, uint64_t block,
                               uint64_t micro_batch)
 {
-    for (uint64_t p = 0; p < t->plan->lanes.n_compute; p++) {
+    for (uint64_t p = 0; p < t->plan->lanes.n_order[AH_PLAN_LANE_COMPUTE]; p++) {
         const struct ah_plan_op *op = op_at(t, p);
         if (op->op == kind && op->block == block && op->micro_batch == micro_batch)
             return p;
@@ -199,7 +199,7 @@ static void check_place(const struct trace *t, uint64_t step, uint64_t from, uin
         if (t->positions[step][p].end_ns > start_ns)
             FAIL(t, "'%s' of step %" PRIu64 " arrives from %" PRIu64 " ns before position %" PRIu64 " ends",
                  name, step + 1, t->positions[step][p].end_ns - start_ns, p);
-    for (uint64_t p = 0; p < t->plan->lanes.n_compute && step; p++)
+    for (uint64_t p = 0; p < t->plan->lanes.n_order[AH_PLAN_LANE_COMPUTE] && step; p++)
         if (t->positions[step - 1][p].end_ns > start_ns)
             FAIL(t, "'%s' of step %" PRIu64 " arrives before the step ahead of it is done", name, step + 1);
     for (size_t item = t->graph.positions; item < t->graph.n_items; item++) {
@@ -268,8 +268,8 @@ static void check_bytes(size_t rank, bool is_output, bool sends)
     /* What is sent is in the ops. What arrives is in the neighbour's ops, and in the tensors here. */
     const struct ah_plan *of =
         sends || !there ? plan : traces[is_output ? place->before : place->behind].plan;
-    for (size_t p = 0; p < of->lanes.n_compute && there; p++) {
-        const struct ah_plan_op *op = &of->ops[of->lanes.compute[p]];
+    for (size_t p = 0; p < of->lanes.n_order[AH_PLAN_LANE_COMPUTE] && there; p++) {
+        const struct ah_plan_op *op = ah_plan_compute_op(of, p);
         if (op->op != (is_output ? AH_PLAN_SEND_OUTPUT : AH_PLAN_SEND_INPUT_GRADIENT))
             continue;
         messages += STEPS;

@@ -92,9 +92,8 @@ static void check_parts(const struct told *told, const struct ah_runlog_part *pa
     for (size_t i = 0; i < AH_RUNLOG_OPS * LANES; i++)
         check_near(left_us[i / LANES][i % LANES], 0, near_us);
     const struct ah_plan_time *time = &told->plan->time;
-    const double expected_us[LANES] = {time->compute_us, time->h2d_us, time->d2h_us, time->host_us};
     for (size_t lane = 0; lane < LANES; lane++)
-        check_near(lanes_us[lane], expected_us[lane], near_us);
+        check_near(lanes_us[lane], time->busy_us[lane], near_us);
 }
 
 static void check_end(struct told *told, const struct ah_runlog_predicted *predicted)
@@ -108,9 +107,8 @@ static void check_end(struct told *told, const struct ah_runlog_predicted *predi
     check_near(end.median_step_us / scale, step_us, near_us);
     check_near(end.predicted_step_us, step_us, 0);
     check_near(end.step_error, end.median_step_us / step_us - 1, 1e-12);
-    check_near(end.exposed_us->h2d / scale, predicted->exposed_us->h2d, near_us);
-    check_near(end.exposed_us->d2h / scale, predicted->exposed_us->d2h, near_us);
-    check_near(end.exposed_us->host / scale, predicted->exposed_us->host, near_us);
+    for (size_t lane = 0; lane < LANES; lane++)
+        check_near(end.exposed_us->of[lane] / scale, predicted->exposed_us->of[lane], near_us);
     check_parts(told, end.parts, end.n_parts, scale);
     check_parts(told, predicted->parts, predicted->n_parts, 1);
     ah_arena_release(&arena);
@@ -134,7 +132,8 @@ static bool check_plan(const struct ah_plan *plan, const struct ah_replay *repla
     check_end(&told, &predicted);
     ah_tally_free(told.tally);
     ah_arena_release(&arena);
-    return plan->time.exposed_us.h2d + plan->time.exposed_us.d2h + plan->time.exposed_us.host >
+    return plan->time.exposed_us.of[AH_PLAN_LANE_H2D] + plan->time.exposed_us.of[AH_PLAN_LANE_D2H] +
+               plan->time.exposed_us.of[AH_PLAN_LANE_HOST] >
            0.01 * plan->time.step_us;
 }
 

@@ -7,23 +7,25 @@
 
 #include <string.h>
 
+#define TIMES(...) ((struct ah_plan_time){100, __VA_ARGS__, false})
+
 /* Checks the text for these times in percent of the step: each lane's work, and compute's wait for each other lane. */
-static void says(struct ah_plan_lane_times times, const char *expected)
+static void says(struct ah_plan_time time, const char *expected)
 {
     struct ah_buffer out = {0};
-    ah_plan_put_bottleneck(&out, 100, &times);
+    ah_plan_put_bottleneck(&out, &time);
     assert_string_equal(out.data, expected);
     ah_buffer_release(&out);
 }
 
 TEST(plan_summary, names_what_limits_the_speed)
 {
-    says((struct ah_plan_lane_times){{99.6, 40, 10, 20}, {0, 0.2, 0.1, 0.1}},
+    says(TIMES({99.6, 40, 10, 20}, {{0, 0.2, 0.1, 0.1}}),
          "Compute is the bottleneck: it is busy 100 % of the step.");
-    says((struct ah_plan_lane_times){{95, 40, 10, 20}, {0, 5, 0, 0}},
+    says(TIMES({95, 40, 10, 20}, {{0, 5, 0, 0}}),
          "Compute is the bottleneck: it is busy 95 % of the step and waits 5 % for the link to the device "
          "(busy 40 %).");
-    says((struct ah_plan_lane_times){{70, 40, 10, 96}, {0, 2, 0, 28}},
+    says(TIMES({70, 40, 10, 96}, {{0, 2, 0, 28}}),
          "Host Adam is the bottleneck: it is busy 96 % of the step; of the step compute waits 28 % for host "
          "Adam, 2 % for the link to the device (busy 40 %).");
 }
@@ -31,17 +33,17 @@ TEST(plan_summary, names_what_limits_the_speed)
 /* A lane can be saturated even if compute rarely waits for it. */
 TEST(plan_summary, names_a_lane_that_nobody_waits_for)
 {
-    says((struct ah_plan_lane_times){{90, 99, 10, 9}, {0, 0, 0, 10}},
+    says(TIMES({90, 99, 10, 9}, {{0, 0, 0, 10}}),
          "The link to the device is the bottleneck: it is busy 99 % of the step; of the step compute waits "
          "10 % for host Adam (busy 9 %).");
 }
 
 TEST(plan_summary, names_several_bottlenecks)
 {
-    says((struct ah_plan_lane_times){{97, 96, 10, 9}, {0, 3, 0, 0}},
+    says(TIMES({97, 96, 10, 9}, {{0, 3, 0, 0}}),
          "Compute (busy 97 % of the step) and the link to the device (96 %) together are the bottleneck; of "
          "the step compute waits 3 % for the link to the device.");
-    says((struct ah_plan_lane_times){{50, 96, 97, 98}, {0, 20, 20, 10}},
+    says(TIMES({50, 96, 97, 98}, {{0, 20, 20, 10}}),
          "The link to the device (busy 96 % of the step), the link to the host (97 %) and host Adam (98 %) "
          "together are the bottleneck; of the step compute waits 20 % for the link to the device, 20 % for "
          "the link to the host, 10 % for host Adam.");
@@ -49,18 +51,18 @@ TEST(plan_summary, names_several_bottlenecks)
 
 TEST(plan_summary, says_where_no_lane_is_the_bottleneck)
 {
-    says((struct ah_plan_lane_times){{88, 40, 10, 87}, {0, 0, 0, 12}},
+    says(TIMES({88, 40, 10, 87}, {{0, 0, 0, 12}}),
          "Compute limits the speed most, though no lane is busy all the time: it is busy 88 % of the step "
          "and waits 12 % for host Adam (busy 87 %).");
-    says((struct ah_plan_lane_times){{40, 92, 10, 9}, {0, 60, 0, 0}},
+    says(TIMES({40, 92, 10, 9}, {{0, 60, 0, 0}}),
          "The link to the device limits the speed most, though no lane is busy all the time: it is busy 92 % "
          "of the step; of the step compute waits 60 % for the link to the device.");
-    says((struct ah_plan_lane_times){{58, 10, 9, 42}, {0, 3, 1, 38}},
+    says(TIMES({58, 10, 9, 42}, {{0, 3, 1, 38}}),
          "No single lane is the bottleneck; lanes wait for each other: compute is busy 58 % of the step and "
          "waits 38 "
          "% for host Adam (busy 42 %), 3 % for the link to the device (busy 10 %), 1 % for the link to the "
          "host (busy 9 %).");
-    says((struct ah_plan_lane_times){{60, 10, 9, 42}, {0, 0, 0, 0}},
+    says(TIMES({60, 10, 9, 42}, {{0, 0, 0, 0}}),
          "No single lane is the bottleneck; lanes wait for each other: compute is busy 60 % of the step and "
          "waits 40 "
          "% for free memory or its turn in the order.");
@@ -69,8 +71,8 @@ TEST(plan_summary, says_where_no_lane_is_the_bottleneck)
 TEST(plan_summary, a_step_of_no_time_says_nothing_wrong)
 {
     struct ah_buffer out = {0};
-    const struct ah_plan_lane_times none = {{0, 0, 0, 0}, {0, 0, 0, 0}};
-    ah_plan_put_bottleneck(&out, 0, &none);
+    const struct ah_plan_time none = {0};
+    ah_plan_put_bottleneck(&out, &none);
     assert_null(strstr(out.data, "nan"));
     ah_buffer_release(&out);
 }

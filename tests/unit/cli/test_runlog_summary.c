@@ -13,7 +13,7 @@ enum { STEPS_MAX = 3 * AH_RUNLOG_MEDIAN_STEPS };
 /* A log of steps of 1000 us. Compute works for 700, waits 200 for host Adam and idles for 100, as predicted. */
 struct log {
     struct ah_runlog_step *steps;
-    struct ah_plan_exposed exposed[2]; /* predicted, measured */
+    struct ah_plan_by_lane exposed[2]; /* predicted, measured */
     struct ah_runlog_part parts[2][3];
     struct ah_runlog_predicted predicted;
     struct ah_runlog_end end;
@@ -27,18 +27,15 @@ static void open_log(struct log *log, size_t n_steps)
     *log = (struct log){.steps = calloc(n_steps + 1, sizeof *log->steps)};
     assert_non_null(log->steps);
     for (size_t i = 0; i < n_steps; i++)
-        log->steps[i] = (struct ah_runlog_step){
-            .step = i + 1, .step_us = 1000, .compute_us = 700, .h2d_us = 50, .host_us = 300};
+        log->steps[i] = (struct ah_runlog_step){.step = i + 1, .step_us = 1000, .busy_us = {700, 50, 0, 300}};
     for (int side = 0; side < 2; side++) {
-        log->exposed[side] = (struct ah_plan_exposed){.host = 200};
+        log->exposed[side] = (struct ah_plan_by_lane){{[AH_PLAN_LANE_HOST] = 200}};
         log->parts[side][0] = (struct ah_runlog_part){AH_PLAN_FORWARD, AH_PLAN_LANE_COMPUTE, 300};
         log->parts[side][1] = (struct ah_runlog_part){AH_PLAN_BACKWARD, AH_PLAN_LANE_COMPUTE, 400};
         log->parts[side][2] = (struct ah_runlog_part){AH_PLAN_HOST_ADAM, AH_PLAN_LANE_HOST, 300};
     }
     log->predicted = (struct ah_runlog_predicted){.step_us = 1000,
-                                                  .compute_us = 700,
-                                                  .h2d_us = 50,
-                                                  .host_us = 300,
+                                                  .busy_us = {700, 50, 0, 300},
                                                   .exposed_us = &log->exposed[0],
                                                   .parts = log->parts[0],
                                                   .n_parts = 3};
@@ -173,7 +170,7 @@ static void slower_by(struct log *log, double us, double compute_us)
 {
     for (size_t i = 0; i < log->runlog.n_steps; i++) {
         log->steps[i].step_us += us;
-        log->steps[i].compute_us += compute_us;
+        log->steps[i].busy_us[AH_PLAN_LANE_COMPUTE] += compute_us;
     }
 }
 
@@ -199,16 +196,16 @@ TEST(runlog_summary, says_what_compute_waits_for)
     struct log log;
     open_log(&log, 4);
     slower_by(&log, 100, 0);
-    log.exposed[1].host += 80;
+    log.exposed[1].of[AH_PLAN_LANE_HOST] += 80;
     log.parts[1][2].us += 150;
     says(&log,
          "A step takes 100 us longer than predicted (+10.0 %). Most of that is compute waiting for host: "
          "280 us, predicted 200 us; there host_adam: 450 us, predicted 300 us.");
-    log.exposed[1].host -= 80;
+    log.exposed[1].of[AH_PLAN_LANE_HOST] -= 80;
     says(&log,
          "A step takes 100 us longer than predicted (+10.0 %). Most of that is compute idle without waiting "
          "for a lane: 200 us, predicted 100 us.");
-    log.exposed[1] = (struct ah_plan_exposed){.h2d = 40, .d2h = 30, .host = 210};
+    log.exposed[1] = (struct ah_plan_by_lane){{0, 40, 30, 210}};
     says(&log,
          "A step takes 100 us longer than predicted (+10.0 %). The largest share of that is compute waiting "
          "for h2d: 40 us, predicted 0 us.");

@@ -37,7 +37,7 @@ static inline void setup(struct fixture *f, uint64_t device_bytes, uint64_t work
                                  .d2h_us_per_byte = 1e-6,
                                  .host_adam_us = 1e-6,
                                  .host_us_per_byte = 1e-9};
-    f->costs.sharing.weights = (struct ah_plan_lane_weights){1, 1, 1, 1};
+    f->costs.sharing.weights = (struct ah_plan_by_lane){{1, 1, 1, 1}};
     f->knobs = ah_knobs_first(&f->job.job, AH_SCHEDULING_PRIORITY, AH_MICRO_BATCH_MAJOR);
     const struct ah_evaluator_limits limits = {.job = &f->job.job,
                                                .costs = &f->costs,

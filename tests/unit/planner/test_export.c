@@ -209,7 +209,8 @@ static void shape_plan(struct ah_plan *plan, struct ah_plan_block blocks[BLOCKS]
     plan->training.state_dtype = shape->bf16_states ? AH_BF16 : AH_FP32;
     plan->training.clip = shape->unclipped ? 0 : 1;
     plan->micro_batch_order = shape->block_major ? AH_BLOCK_MAJOR : AH_MICRO_BATCH_MAJOR;
-    plan->lanes.n_h2d = plan->lanes.n_d2h = plan->lanes.n_host = shape->copies;
+    plan->lanes.n_order[AH_PLAN_LANE_H2D] = plan->lanes.n_order[AH_PLAN_LANE_D2H] =
+        plan->lanes.n_order[AH_PLAN_LANE_HOST] = shape->copies;
 }
 
 static void check_losses(const struct ah_export *export, const struct expectation *expected)

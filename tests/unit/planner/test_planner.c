@@ -8,7 +8,8 @@
 static void check_plan(struct test_request *t)
 {
     const struct ah_plan *plan = &t->plan;
-    const double lanes[] = {plan->time.compute_us, plan->time.h2d_us, plan->time.d2h_us, plan->time.host_us};
+    const double lanes[] = {plan->time.busy_us[AH_PLAN_LANE_COMPUTE], plan->time.busy_us[AH_PLAN_LANE_H2D],
+                            plan->time.busy_us[AH_PLAN_LANE_D2H], plan->time.busy_us[AH_PLAN_LANE_HOST]};
     CHECK_OK(ah_schedule_check(plan, &t->err), t->err);
     for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++)
         assert_true(lanes[i] <= plan->time.step_us * (1 + 1e-6));

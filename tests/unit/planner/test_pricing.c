@@ -177,7 +177,8 @@ TEST(pricing, faster_parts_never_cost_more)
         assert_int_equal(c.costs.sharing.n_resources,
                          before.sharing.n_resources); /* the sharing does not depend on rates */
         for (size_t r = 0; r < before.sharing.n_resources; r++)
-            assert_true(c.costs.sharing.resources[r].h2d == before.sharing.resources[r].h2d);
+            assert_true(c.costs.sharing.resources[r].demand[AH_PLAN_LANE_H2D] ==
+                        before.sharing.resources[r].demand[AH_PLAN_LANE_H2D]);
         close_case(&c);
     }
 }
@@ -449,7 +450,8 @@ TEST(pricing, all_cores_for_compute)
     CHECK_OK(fill(&c), c.err);
     assert_false(c.costs.estimated);
     const struct ah_plan_resource *cores = find_resource(&c.costs, "all_cores");
-    assert_true(cores && cores->compute == 1 && cores->host == 0.25 && cores->h2d == 0.25);
+    assert_true(cores && cores->demand[AH_PLAN_LANE_COMPUTE] == 1 &&
+                cores->demand[AH_PLAN_LANE_HOST] == 0.25 && cores->demand[AH_PLAN_LANE_H2D] == 0.25);
     close_case(&c);
 }
 
@@ -465,7 +467,8 @@ TEST(pricing, emulated_lanes_do_not_meet_in_memory)
         for (size_t i = 0; i < c.costs.sharing.n_resources; i++) {
             const struct ah_plan_resource *resource = &c.costs.sharing.resources[i];
             in_memory = in_memory || !strcmp(resource->name, "host_dram");
-            in_link = in_link || (!strcmp(resource->name, "link") && resource->h2d > 0 && resource->d2h > 0);
+            in_link = in_link || (!strcmp(resource->name, "link") && resource->demand[AH_PLAN_LANE_H2D] > 0 &&
+                                  resource->demand[AH_PLAN_LANE_D2H] > 0);
         }
         assert_int_equal(in_memory, !emulates);
         assert_true(in_link || in_memory);

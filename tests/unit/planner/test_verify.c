@@ -108,9 +108,15 @@ static void other_sharing(struct ah_plan *plan)
 /* Halves all times of the plan, as if the machine were twice as fast. */
 static void twice_as_fast(struct ah_plan *plan)
 {
-    double *times[] = {&plan->time.step_us,        &plan->time.compute_us,      &plan->time.h2d_us,
-                       &plan->time.d2h_us,         &plan->time.host_us,         &plan->time.exposed_us.h2d,
-                       &plan->time.exposed_us.d2h, &plan->time.exposed_us.host, &plan->solver.objective_us,
+    double *times[] = {&plan->time.step_us,
+                       &plan->time.busy_us[AH_PLAN_LANE_COMPUTE],
+                       &plan->time.busy_us[AH_PLAN_LANE_H2D],
+                       &plan->time.busy_us[AH_PLAN_LANE_D2H],
+                       &plan->time.busy_us[AH_PLAN_LANE_HOST],
+                       &plan->time.exposed_us.of[AH_PLAN_LANE_H2D],
+                       &plan->time.exposed_us.of[AH_PLAN_LANE_D2H],
+                       &plan->time.exposed_us.of[AH_PLAN_LANE_HOST],
+                       &plan->solver.objective_us,
                        &plan->solver.bound_us};
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
         *times[i] /= 2;
@@ -209,7 +215,7 @@ TEST(verify, launches_are_in_the_plan)
         CHECK_OK(test_request_plan(&t), t.err);
         CHECK_OK(verify(&t), t.err);
         /* There are two micro-batches and 6 layers, each with ten or more forward and twenty or more backward ops. */
-        assert_true(t.plan.time.compute_us > 2 * 6 * 30 * launch_us.median);
+        assert_true(t.plan.time.busy_us[AH_PLAN_LANE_COMPUTE] > 2 * 6 * 30 * launch_us.median);
         for (size_t i = 0; i < t.plan.n_ops; i++)
             if (t.plan.ops[i].op == AH_PLAN_DEVICE_ADAM && t.plan.ops[i].block == 1)
                 assert_true(t.plan.ops[i].us == 4 * launch_us.median);

@@ -34,7 +34,7 @@ static void remove_fetches(struct ah_plan *plan)
 
 static void add_backward(struct ah_plan *plan)
 {
-    plan->ops[plan->lanes.compute[0]].op = AH_PLAN_BACKWARD;
+    ah_plan_compute_op(plan, 0)->op = AH_PLAN_BACKWARD;
 }
 
 static void stop_clipping(struct ah_plan *plan)
@@ -136,8 +136,8 @@ TEST(check, the_peak_is_the_highest_end)
 
 static void turn_host_lane(struct ah_plan *plan)
 {
-    uint64_t *host = plan->lanes.host;
-    for (size_t i = 0, j = plan->lanes.n_host - 1; i < j; i++, j--) {
+    uint64_t *host = plan->lanes.order[AH_PLAN_LANE_HOST];
+    for (size_t i = 0, j = plan->lanes.n_order[AH_PLAN_LANE_HOST] - 1; i < j; i++, j--) {
         uint64_t op = host[i];
         host[i] = host[j];
         host[j] = op;
@@ -151,12 +151,12 @@ static void state_another_time(struct ah_plan *plan)
 
 static void state_less_work(struct ah_plan *plan)
 {
-    plan->time.host_us *= 0.999;
+    plan->time.busy_us[AH_PLAN_LANE_HOST] *= 0.999;
 }
 
 static void wait_less(struct ah_plan *plan)
 {
-    plan->time.exposed_us.h2d = 0;
+    plan->time.exposed_us.of[AH_PLAN_LANE_H2D] = 0;
 }
 
 static void call_it_fifo(struct ah_plan *plan)
@@ -184,7 +184,7 @@ static struct ah_plan_op *find_op(struct ah_plan *plan, enum ah_plan_op_kind kin
 
 static void slow_a_layer(struct ah_plan *plan)
 {
-    plan->ops[plan->lanes.compute[2]].us *= 2;
+    ah_plan_compute_op(plan, 2)->us *= 2;
 }
 
 static void hurry_the_embeddings_update(struct ah_plan *plan)

@@ -40,8 +40,8 @@ static struct ah_score emit(const struct test_case *c, struct ah_document *docum
 static size_t updates(const struct ah_plan *plan, uint64_t ret_blocks[LAYERS + 2])
 {
     size_t n = 0;
-    for (size_t i = 0; i < plan->lanes.n_host; i++) {
-        const struct ah_plan_op *op = &plan->ops[plan->lanes.host[i]];
+    for (size_t i = 0; i < plan->lanes.n_order[AH_PLAN_LANE_HOST]; i++) {
+        const struct ah_plan_op *op = &plan->ops[plan->lanes.order[AH_PLAN_LANE_HOST][i]];
         if (op->op == AH_PLAN_HOST_ADAM)
             ret_blocks[n++] = op->block;
     }
@@ -81,7 +81,8 @@ TEST(dispatch, updates_from_below_after_the_norm)
     emit(&c, &document);
     assert_int_equal(updates(document.body.plan, blocks), LAYERS + 2);
     assert_memory_equal(blocks, by_need, sizeof by_need);
-    assert_int_equal(document.body.plan->ops[document.body.plan->lanes.host[0]].op, AH_PLAN_NORM);
+    assert_int_equal(document.body.plan->ops[document.body.plan->lanes.order[AH_PLAN_LANE_HOST][0]].op,
+                     AH_PLAN_NORM);
     ah_document_release(&document);
     test_case_close(&c);
 }
@@ -108,7 +109,7 @@ TEST(dispatch, compute_waits_for_the_host)
     struct ah_score score = emit(&c, &document);
     double host_us = score.work_us[AH_PLAN_LANE_HOST];
     assert_true(score.period_us >= host_us && score.period_us < 1.1 * host_us);
-    assert_true(score.exposed_us[AH_WAIT_HOST] > 0.9 * (host_us - score.work_us[AH_PLAN_LANE_COMPUTE]));
+    assert_true(score.exposed_us[AH_PLAN_LANE_HOST] > 0.9 * (host_us - score.work_us[AH_PLAN_LANE_COMPUTE]));
     ah_document_release(&document);
     test_case_close(&c);
 }

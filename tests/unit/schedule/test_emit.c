@@ -16,7 +16,7 @@ static struct ah_score score;
 static int emit(void **state)
 {
     (void)state;
-    static struct ah_plan_resource dram = {.name = "host_dram", .h2d = 0.2, .d2h = 0.2, .host = 0.7};
+    static struct ah_plan_resource dram = {.name = "host_dram", .demand = {0, 0.2, 0.2, 0.7}};
     struct ah_schedule schedule = {0};
     struct ah_error err = {0};
     test_case_model(&c, LAYERS, 64, false);
@@ -86,8 +86,8 @@ TEST_IN(emit, times_and_bytes, emit, drop)
     const struct ah_plan *plan = document.body.plan;
     const struct ah_plan_by_class *by = &plan->memory.by_class;
     assert_true(plan->time.step_us == score.period_us);
-    assert_true(plan->time.host_us == score.busy_us[AH_PLAN_LANE_HOST]);
-    assert_true(plan->time.exposed_us.d2h == score.exposed_us[AH_WAIT_D2H]);
+    assert_true(plan->time.busy_us[AH_PLAN_LANE_HOST] == score.busy_us[AH_PLAN_LANE_HOST]);
+    assert_true(plan->time.exposed_us.of[AH_PLAN_LANE_D2H] == score.exposed_us[AH_PLAN_LANE_D2H]);
     assert_int_equal(plan->memory.device_bytes, score.device.peak_bytes);
     assert_int_equal(plan->memory.host_bytes, score.pinned_bytes + score.pageable_bytes);
     assert_int_equal(by->weights + by->gradients + by->optimizer + by->activations + by->staging +
@@ -143,8 +143,8 @@ TEST_IN(emit, lanes_mention_every_tile, emit, drop)
     uint64_t tiles[4] = {0};
     for (size_t op = 0; op < plan->n_ops; op++)
         tiles[plan->ops[op].lane] += plan->ops[op].tiles;
-    assert_int_equal(plan->lanes.n_compute, tiles[AH_PLAN_LANE_COMPUTE]);
-    assert_int_equal(plan->lanes.n_h2d, tiles[AH_PLAN_LANE_H2D]);
-    assert_int_equal(plan->lanes.n_d2h, tiles[AH_PLAN_LANE_D2H]);
-    assert_int_equal(plan->lanes.n_host, tiles[AH_PLAN_LANE_HOST]);
+    assert_int_equal(plan->lanes.n_order[AH_PLAN_LANE_COMPUTE], tiles[AH_PLAN_LANE_COMPUTE]);
+    assert_int_equal(plan->lanes.n_order[AH_PLAN_LANE_H2D], tiles[AH_PLAN_LANE_H2D]);
+    assert_int_equal(plan->lanes.n_order[AH_PLAN_LANE_D2H], tiles[AH_PLAN_LANE_D2H]);
+    assert_int_equal(plan->lanes.n_order[AH_PLAN_LANE_HOST], tiles[AH_PLAN_LANE_HOST]);
 }

@@ -90,7 +90,7 @@ static void no_positions(struct valid *v)
 
 static void position_beyond(struct valid *v)
 {
-    op_of(v, AH_PLAN_SEND_GRADIENTS, 2)->due_before = v->plan->lanes.n_compute;
+    op_of(v, AH_PLAN_SEND_GRADIENTS, 2)->due_before = v->plan->lanes.n_order[AH_PLAN_LANE_COMPUTE];
 }
 
 static void wrong_lane(struct valid *v)
@@ -115,8 +115,8 @@ static void no_update(struct valid *v)
 
 static void no_head(struct valid *v)
 {
-    for (size_t p = 0; p < v->plan->lanes.n_compute; p++) {
-        struct ah_plan_op *op = &v->plan->ops[v->plan->lanes.compute[p]];
+    for (size_t p = 0; p < v->plan->lanes.n_order[AH_PLAN_LANE_COMPUTE]; p++) {
+        struct ah_plan_op *op = ah_plan_compute_op(v->plan, p);
         if (op->block + 1 == v->plan->n_blocks)
             op->op = AH_PLAN_BACKWARD;
     }
@@ -129,8 +129,8 @@ static void no_norm(struct valid *v)
 
 static void backwards(struct valid *v)
 {
-    uint64_t *order = v->plan->lanes.host;
-    size_t n = v->plan->lanes.n_host;
+    uint64_t *order = v->plan->lanes.order[AH_PLAN_LANE_HOST];
+    size_t n = v->plan->lanes.n_order[AH_PLAN_LANE_HOST];
     for (size_t i = 0; i < n / 2; i++) {
         uint64_t op = order[i];
         order[i] = order[n - 1 - i];
@@ -140,7 +140,7 @@ static void backwards(struct valid *v)
 
 static void too_slow(struct valid *v)
 {
-    v->plan->sharing.weights.host = 1e-9;
+    v->plan->sharing.weights.of[AH_PLAN_LANE_HOST] = 1e-9;
 }
 
 TEST(replay, says_what_no_plan_has)
@@ -208,7 +208,7 @@ static void swap_mentions(uint64_t *order, size_t n, uint64_t *seed)
 static void spoil(struct ah_plan *plan, uint64_t *seed)
 {
     struct ah_plan_op *op = &plan->ops[test_below(seed, plan->n_ops)];
-    uint64_t positions = plan->lanes.n_compute + 2;
+    uint64_t positions = plan->lanes.n_order[AH_PLAN_LANE_COMPUTE] + 2;
     switch (test_below(seed, 12)) {
     case 0:
         op->op = (enum ah_plan_op_kind)test_below(seed, AH_PLAN_COLLECTIVE + 1);
@@ -235,13 +235,14 @@ static void spoil(struct ah_plan *plan, uint64_t *seed)
         op->bytes = draw_number(1 << 20, seed);
         break;
     case 8:
-        swap_mentions(plan->lanes.h2d, plan->lanes.n_h2d, seed);
+        swap_mentions(plan->lanes.order[AH_PLAN_LANE_H2D], plan->lanes.n_order[AH_PLAN_LANE_H2D], seed);
         break;
     case 9:
-        swap_mentions(plan->lanes.host, plan->lanes.n_host, seed);
+        swap_mentions(plan->lanes.order[AH_PLAN_LANE_HOST], plan->lanes.n_order[AH_PLAN_LANE_HOST], seed);
         break;
     case 10:
-        swap_mentions(plan->lanes.compute, plan->lanes.n_compute, seed);
+        swap_mentions(plan->lanes.order[AH_PLAN_LANE_COMPUTE], plan->lanes.n_order[AH_PLAN_LANE_COMPUTE],
+                      seed);
         break;
     default:
         plan->staging.host_gradient_tiles = draw_number(4, seed);

@@ -9,6 +9,7 @@
 #include "cli/frame/input.h"
 #include "cli/inspect/inspect.h"
 #include "cli/inspect/plan_summary.h"
+#include "cli/plan/outdated.h"
 #include "cli/plan/proof.h"
 #include "cli/verbs.h"
 #include "planner/cluster/cluster_verify.h"
@@ -186,6 +187,8 @@ static void check_file(struct check *check, const char *name)
     struct ah_document document = {0};
     struct ah_error err = {0};
     int rc = ah_input_load(&document, name, AH_DOCUMENT_ANY, &err);
+    if (!rc && ah_outdated_refuse(&document, "check", &err))
+        rc = ah_error_prefix(&err, err.code, "%s", ah_document_short_name(name, shortened));
     if (!rc && document.kind == AH_DOCUMENT_PLAN)
         rc = check_plan(check, ah_document_short_name(name, shortened), document.body.plan, &err);
     if (!rc && document.kind == AH_DOCUMENT_CLUSTER_PLAN)

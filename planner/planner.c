@@ -5,6 +5,7 @@
 #include "planner/planner.h"
 
 #include "planner/planner_internal.h"
+#include "planner/policies/policies.h"
 #include "runtime/schedule/products.h"
 
 #include <inttypes.h>
@@ -73,6 +74,22 @@ static int fill_algorithms(const struct ah_planning *p, struct ah_plan *plan, st
     return plan->numeric_signature.matmul_sha256 ? AH_OK : ah_error_memory(err);
 }
 
+/* Records the numbers of the policy's setting. */
+static int fill_policy_numbers(const struct ah_planning *p, const struct ah_candidate *best,
+                               struct ah_plan *plan, struct ah_error *err)
+{
+    uint32_t sizes[AH_PLAN_POLICY_NUMBERS];
+    if (plan->policy == AH_POLICY_OPTIMAL)
+        return AH_OK;
+    plan->n_policy_numbers = ah_policies_sizes(&p->job, plan->policy, sizes);
+    plan->policy_numbers = ah_arena_array(p->arena, AH_PLAN_POLICY_NUMBERS, sizeof *plan->policy_numbers);
+    if (!plan->policy_numbers)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < plan->n_policy_numbers; i++)
+        plan->policy_numbers[i] = best->numbers[i];
+    return AH_OK;
+}
+
 static double tokens_per_s(const struct ah_plan_training *training, double step_us)
 {
     return (double)(training->batch * training->seq) / step_us * 1e6;
@@ -110,7 +127,8 @@ static int fill_plan(struct ah_planning *p, struct ah_plan *ret_plan, struct ah_
         return rc;
     fill_inputs(p, ret_plan);
     fill_results(p, ret_plan);
-    rc = fill_algorithms(p, ret_plan, err);
+    rc = fill_policy_numbers(p, &split->evaluator.best, ret_plan, err);
+    rc = rc ? rc : fill_algorithms(p, ret_plan, err);
     rc = rc ? rc
             : ah_planner_emulated(p->request->machine, p->training.dtype, p->arena,
                                   &ret_plan->inputs.emulated, err);

@@ -454,7 +454,7 @@ static int plan_check(const void *group, struct ah_error *err)
 }
 
 static const struct ah_field plan_fields[] = {
-    AH_FIELD_HEAD(ah_cluster_plan, kind_words),
+    AH_FIELD_HEAD_OF(ah_cluster_plan, kind_words, ah_field_plan_version),
     AH_ROW_GROUP(ah_cluster_plan, inputs, &inputs_table, "What it was made from."),
     {.name = "model",
      AH_GROUP_AT(ah_cluster_plan, model, &ah_model_table),
@@ -487,8 +487,10 @@ static const struct ah_field plan_fields[] = {
 AH_TABLE(plan, ah_cluster_plan, "cluster-plan", "Who trains which blocks on a cluster of unequal GPUs.",
          plan_check);
 
-const struct ah_kind ah_kind_cluster_plan = {
-    .table = &plan_table, .alternatives = (const struct ah_field_table *const[]){&plan_table, NULL}};
+const struct ah_kind ah_kind_cluster_plan = {.table = &plan_table,
+                                             .alternatives =
+                                                 (const struct ah_field_table *const[]){&plan_table, NULL},
+                                             .upgrade = ah_plan_upgrade_cluster};
 
 size_t ah_cluster_plan_first_sums(const uint64_t *sums, size_t n_sums, size_t n_pipelines)
 {

@@ -72,23 +72,35 @@ static int shape_fail_value(struct reading *reading, const char *field, const cJ
     return rc;
 }
 
-/* Refuses other versions, such as "1.7" or "2.0", with a message about versions. */
-static int check_version(struct reading *reading, const cJSON *tree)
+/* Refuses other versions than the kind's, such as "1.7", with a message about versions. Format 1.0 of a kind that has a
+ * later one is upgraded. */
+static int check_version(struct reading *reading, const struct ah_kind *kind, cJSON *tree)
 {
     unsigned major, minor;
     int end = 0;
     const cJSON *version = cJSON_GetObjectItemCaseSensitive(tree, "format_version");
+    const char *newest = ah_field_find(kind->table, "format_version")->words[0];
+    char what[160];
+    snprintf(what, sizeof what, "is a number, not the text \"%s\"; put it in quotes", newest);
     if (cJSON_IsNumber(version))
-        return shape_fail_value(reading, "format_version", version,
-                                "is a number, not the text \"1.0\"; put it in quotes");
-    if (!cJSON_IsString(version) || strcmp(version->valuestring, ah_field_version[0]) == 0)
+        return shape_fail_value(reading, "format_version", version, what);
+    if (!cJSON_IsString(version) || strcmp(version->valuestring, newest) == 0)
         return AH_OK; /* the table refuses anything else */
+    if (kind->upgrade && !strcmp(version->valuestring, ah_field_version[0])) {
+        reading->document.outdated = true;
+        return kind->upgrade(tree, reading->err);
+    }
     if (sscanf(version->valuestring, "%4u.%4u%n", &major, &minor, &end) != 2 || version->valuestring[end])
         return AH_OK;
-    return shape_fail_value(reading, "format_version", version,
-                            major < 1 ? "is older than 1.0, the only version that this autohete reads"
-                                      : "is newer than 1.0, the newest that this autohete reads; use a newer "
-                                        "autohete");
+    const bool older = major < (unsigned)(newest[0] - '0');
+    if (older)
+        snprintf(what, sizeof what, "is older than %s%s", newest,
+                 kind->upgrade ? "; of older ones, this autohete reads 1.0"
+                               : ", the only version that this autohete reads");
+    else
+        snprintf(what, sizeof what,
+                 "is newer than %s, the newest that this autohete reads; use a newer autohete", newest);
+    return shape_fail_value(reading, "format_version", version, what);
 }
 
 /* Finds the kind that the tree names, which must be the expected one. */
@@ -137,7 +149,7 @@ static int check_meaning(struct reading *reading, const cJSON *config)
     return ah_error_prefix(reading->err, rc, "%s", reading->source.name);
 }
 
-static int read_tree(struct reading *reading, const cJSON *tree)
+static int read_tree(struct reading *reading, cJSON *tree)
 {
     struct ah_document *document = &reading->document;
     enum ah_document_kind kind = AH_DOCUMENT_MODEL;
@@ -149,7 +161,7 @@ static int read_tree(struct reading *reading, const cJSON *tree)
         rc = shape_fail(reading, "a run log has one JSON object per line; this is one object over several "
                                  "lines");
     if (!rc && !foreign)
-        rc = check_version(reading, tree);
+        rc = check_version(reading, kind_rows[kind].kind, tree);
     if (!rc)
         rc = allocate_body(reading, kind);
     if (rc)

@@ -70,6 +70,8 @@ struct ah_document {
     } body;
     const char **warnings; /* messages, for example about inert keys of a Hugging Face config */
     size_t n_warnings;
+    bool
+        outdated; /* a plan of format 1.0 read as 2.0: its knobs and policy's numbers are unknown, and stand as 0 */
     enum ah_document_fault fault; /* why reading failed; stays when the failed document is released */
 };
 

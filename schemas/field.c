@@ -11,6 +11,7 @@
 #include <string.h>
 
 const char *const ah_field_version[] = {"1.0", NULL};
+const char *const ah_field_plan_version[] = {"2.0", NULL};
 
 /* The patterns have (?!\n) because `$` in Python also matches before a final newline. It changes no other dialect. */
 static const struct ah_text_limits text_limits[AH_TEXT_FORMS] = {

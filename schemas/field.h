@@ -126,11 +126,12 @@ struct ah_field_table {
     .count_offset = AH_PLACE(tag, n_##member, size_t)
 
 /* The fields that begin every document, and the one that ends it. */
-#define AH_FIELD_HEAD(tag, word_list)                                                                        \
+#define AH_FIELD_HEAD(tag, word_list) AH_FIELD_HEAD_OF(tag, word_list, ah_field_version)
+#define AH_FIELD_HEAD_OF(tag, word_list, version_list)                                                       \
     {.name = "kind", .type = AH_FIELD_CONST, .words = (word_list), .about = "The kind of document."},        \
         {.name = "format_version",                                                                           \
          .type = AH_FIELD_CONST,                                                                             \
-         .words = ah_field_version,                                                                          \
+         .words = (version_list),                                                                            \
          .about = "Version of the format; a minor version only adds optional fields."},                      \
     {                                                                                                        \
         .name = "generator", AH_TEXT_AT(tag, generator), .flags = AH_FIELD_ASIDE,                            \
@@ -142,7 +143,8 @@ struct ah_field_table {
         .about = "Free notes for people; ignored and kept."                                                  \
     }
 
-extern const char *const ah_field_version[]; /* {"1.0", NULL} */
+extern const char *const ah_field_version[];      /* {"1.0", NULL} */
+extern const char *const ah_field_plan_version[]; /* {"2.0", NULL}: of plans and cluster plans */
 
 /* Return the number of rows; the row named `name`, or NULL. */
 size_t ah_field_count(const struct ah_field_table *table);

@@ -20,6 +20,9 @@ struct ah_kind {
         *alternatives;  /* tables for the schema: {table, NULL}, or one per kind of line */
     size_t limit_bytes; /* largest size of the text */
 
+    /* (optional) Changes a tree of format 1.0 to the format of `table`. Default: that is the kind's format. */
+    int (*upgrade)(struct cJSON *tree, struct ah_error *err);
+
     /* (optional) For text of more than one JSON value. Default: one object, read by `table`. */
     int (*parse)(struct ah_reader *reader, const struct ah_json_source *source, void *body,
                  enum ah_document_fault *ret_fault);

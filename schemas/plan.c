@@ -18,6 +18,7 @@ const char *const ah_words_micro_order[] = {AH_MICRO_ORDER_WORDS(WORD) NULL};
 const char *const ah_words_accumulator[] = {AH_ACCUMULATOR_WORDS(WORD) NULL};
 const char *const ah_words_plan_op[] = {AH_PLAN_OP_WORDS(WORD) NULL};
 const char *const ah_words_plan_status[] = {AH_PLAN_STATUS_WORDS(WORD) NULL};
+const char *const ah_words_tensor[] = {AH_BLOCK_TENSOR_WORDS(WORD) AH_SHARED_TENSOR_WORDS(WORD) NULL};
 const char *const ah_words_what_if[] = {AH_WHAT_IF_WORDS(WORD) NULL};
 
 static const char *const kind_words[] = {"plan", NULL};
@@ -108,6 +109,20 @@ static const struct ah_field threads_fields[] = {
     AH_ROW_COUNT(ah_plan_threads, host, 1, 1048576, "Cores of the host lane."),
     {0}};
 AH_TABLE(threads, ah_plan_threads, "threads", "Cores of the host given to lanes.", NULL);
+
+static const struct ah_field knobs_fields[] = {
+    AH_ROW_COUNT(ah_plan_knobs, fetch_ahead, 0, OPS_MAX,
+                 "Compute positions by which a fetch may begin early."),
+    AH_ROW_COUNT(ah_plan_knobs, send_behind, 0, OPS_MAX,
+                 "Compute positions for which a gradient may outlast its backward."),
+    {.name = "updates_after_backward",
+     AH_BOOL_AT(ah_plan_knobs, updates_after_backward),
+     .about = "Updates begin only after the last backward."},
+    {.name = "step_ends",
+     AH_BOOL_AT(ah_plan_knobs, step_ends),
+     .about = "An iteration begins only after the previous one is completely done."},
+    {0}};
+AH_TABLE(knobs, ah_plan_knobs, "knobs", "Choices that hold for all blocks.", NULL);
 
 static const struct ah_field staging_fields[] = {
     AH_ROW_COUNT(ah_plan_staging, tile_elements, AH_PLAN_TILE_UNIT, COUNT_MAX,
@@ -290,14 +305,31 @@ static const struct ah_field lanes_fields[] = {AH_PLAN_LANE_ROWS(ORDER){0}};
 AH_TABLE(lanes, ah_plan_lanes, "lanes", "The frozen order of each lane.", NULL);
 
 static const struct ah_field tensor_fields[] = {
-    {.name = "name", AH_TEXT_AT(ah_plan_tensor, name), .about = "What it holds."},
+    AH_ROW_WORD(ah_plan_tensor, label, ah_words_tensor, "What it holds."),
+    {.name = "block",
+     AH_COUNT_AT(ah_plan_tensor, block),
+     .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT,
+     .max = 10001,
+     .fallback = (double)AH_PLAN_NOWHERE,
+     .about = "The block it belongs to."},
+    OPTIONAL_COUNT(ah_plan_tensor, micro_batch, 16777216, "The first micro-batch it belongs to."),
     AH_ROW_BYTES(ah_plan_tensor, offset_bytes, "Where it begins in the arena."),
     AH_ROW_COUNT(ah_plan_tensor, bytes, 1, COUNT_MAX, "Its size."),
     AH_ROW_COUNT(ah_plan_tensor, from, 0, COUNT_MAX, "First compute position at which it is live."),
     AH_ROW_COUNT(ah_plan_tensor, to, 0, COUNT_MAX,
                  "Last compute position at which it is live; if below 'from', in the next iteration."),
     {0}};
-AH_TABLE(tensor, ah_plan_tensor, "tensor", "A tensor in the device arena.", NULL);
+#define OF_A_BLOCK(value, word)                                                                              \
+    {"label", word, AH_RULE_REQUIRES, "block", NULL, "is missing; such a tensor belongs to a block"},
+#define OF_NO_BLOCK(value, word)                                                                             \
+    {"label", word, AH_RULE_FORBIDS, "block", NULL, "does not go with a tensor of all blocks"},
+static const struct ah_rule tensor_rules[] = {AH_BLOCK_TENSOR_WORDS(OF_A_BLOCK)
+                                                  AH_SHARED_TENSOR_WORDS(OF_NO_BLOCK){0}};
+static const struct ah_field_table tensor_table = {.name = "tensor",
+                                                   .about = "A tensor in the device arena.",
+                                                   .bytes = sizeof(struct ah_plan_tensor),
+                                                   .fields = tensor_fields,
+                                                   .rules = tensor_rules};
 
 static const struct ah_field arena_fields[] = {
     AH_ROW_COUNT(ah_plan_arena, positions, 1, OPS_MAX, "Compute positions of an iteration."),
@@ -310,7 +342,7 @@ static const struct ah_field arena_fields[] = {
 AH_TABLE(arena, ah_plan_arena, "arena", "The layout of the device arena.", NULL);
 
 static const struct ah_field plan_fields[] = {
-    AH_FIELD_HEAD(ah_plan, kind_words),
+    AH_FIELD_HEAD_OF(ah_plan, kind_words, ah_field_plan_version),
     AH_ROW_GROUP(ah_plan, inputs, &inputs_table, "What the plan was made from."),
     {.name = "what_if",
      AH_GROUPS_AT(ah_plan, what_if, &what_if_table),
@@ -336,6 +368,13 @@ static const struct ah_field plan_fields[] = {
      AH_GROUP_AT(ah_plan, threads, &threads_table),
      .flags = AH_FIELD_OPTIONAL,
      .about = "Cores of the lanes."},
+    {.name = "policy_numbers",
+     AH_COUNTS_AT(ah_plan, policy_numbers),
+     .flags = AH_FIELD_OPTIONAL,
+     .max = COUNT_MAX,
+     .max_items = AH_PLAN_POLICY_NUMBERS,
+     .about = "The numbers of the policy's setting."},
+    AH_ROW_GROUP(ah_plan, knobs, &knobs_table, "Choices that hold for all blocks."),
     AH_ROW_GROUP(ah_plan, staging, &staging_table, "Rings of tiles."),
     AH_ROW_GROUP(ah_plan, sharing, &sharing_table, "The resources that lanes share."),
     {.name = "blocks",
@@ -368,5 +407,7 @@ const struct ah_field_table ah_plan_table = {
     .fields = plan_fields,
     .check = ah_plan_check};
 
-const struct ah_kind ah_kind_plan = {
-    .table = &ah_plan_table, .alternatives = (const struct ah_field_table *const[]){&ah_plan_table, NULL}};
+const struct ah_kind ah_kind_plan = {.table = &ah_plan_table,
+                                     .alternatives =
+                                         (const struct ah_field_table *const[]){&ah_plan_table, NULL},
+                                     .upgrade = ah_plan_upgrade};

@@ -50,6 +50,14 @@
     X(AH_PLAN_STATES_IN, "states_in") X(AH_PLAN_STATES_OUT, "states_out") X(AH_PLAN_GATHER, "gather")        \
     X(AH_PLAN_SEND_OUTPUT, "send_output") X(AH_PLAN_SEND_INPUT_GRADIENT, "send_input_gradient")              \
     X(AH_PLAN_COLLECTIVE, "collective")
+/* What a tensor of the arena holds: value, word. State ring and tokens belong to no single block. */
+#define AH_BLOCK_TENSOR_WORDS(X)                                                                             \
+    X(AH_TENSOR_WEIGHTS, "weights") X(AH_TENSOR_FETCHED, "fetched") X(AH_TENSOR_STATES, "states")            \
+    X(AH_TENSOR_INPUT, "input") X(AH_TENSOR_SAVED, "saved") X(AH_TENSOR_OUTPUT, "output")                    \
+    X(AH_TENSOR_GRADIENT, "gradient") X(AH_TENSOR_SUM, "gradient_sum") X(AH_TENSOR_GROUP_SUM, "group_sum")   \
+    X(AH_TENSOR_SCRATCH, "scratch") X(AH_TENSOR_RESIDUAL_GRADIENT, "residual_gradient")
+#define AH_SHARED_TENSOR_WORDS(X)                                                                            \
+    X(AH_TENSOR_STATE_RING, "state_ring") X(AH_TENSOR_TOKENS, "tokens")
 #define AH_WHAT_IF_WORDS(X)                                                                                  \
     X(AH_WHAT_IF_DEVICE_MEMORY, "device.memory_bytes") X(AH_WHAT_IF_HOST_MEMORY, "host.memory_bytes")
 #define AH_PLAN_STATUS_WORDS(X)                                                                              \
@@ -63,6 +71,9 @@ enum ah_micro_order { AH_MICRO_ORDER_WORDS(AH_WORD_VALUE) };
 enum ah_accumulator { AH_ACCUMULATOR_WORDS(AH_WORD_VALUE) };
 enum ah_plan_op_kind { AH_PLAN_OP_WORDS(AH_WORD_VALUE) };
 enum ah_plan_status { AH_PLAN_STATUS_WORDS(AH_WORD_VALUE) };
+enum ah_tensor_label {
+    AH_BLOCK_TENSOR_WORDS(AH_WORD_VALUE) AH_SHARED_TENSOR_WORDS(AH_WORD_VALUE) AH_TENSOR_LABELS
+};
 enum ah_what_if_field { AH_WHAT_IF_WORDS(AH_WORD_VALUE) };
 #undef AH_WORD_VALUE
 
@@ -72,6 +83,7 @@ extern const char *const ah_words_micro_order[];
 extern const char *const ah_words_accumulator[];
 extern const char *const ah_words_plan_op[];
 extern const char *const ah_words_plan_status[];
+extern const char *const ah_words_tensor[];
 extern const char *const ah_words_what_if[];
 
 /* A document that the plan was made from: its name and the sha256 of its canonical text. */
@@ -132,6 +144,17 @@ struct ah_plan_threads {
     uint64_t host;
 };
 
+/* Choices that hold for all blocks, beside `staging`, `scheduling` and `micro_batch_order`. Compiling the blocks with
+ * them gives the plan's ops. */
+struct ah_plan_knobs {
+    uint64_t
+        fetch_ahead; /* compute positions by which a fetch may begin early; 0: when the op that needs it is next */
+    uint64_t
+        send_behind; /* compute positions for which a gradient may outlast its backward; 0: compute waits */
+    bool updates_after_backward; /* updates begin only after the last backward */
+    bool step_ends;              /* an iteration begins only after the previous one is completely done */
+};
+
 /* Sizes of tiles and of rings of tiles. A ring gives a slot to each op that takes one, in the order of its lane; the
  * slot is free again when the tile's last user is done. 0 host tiles: the host holds each block's whole vector. */
 struct ah_plan_staging {
@@ -141,7 +164,7 @@ struct ah_plan_staging {
     uint64_t device_state_tiles;  /* slots for tiles that visit the device for a streamed update */
 };
 
-enum { AH_PLAN_TILE_UNIT = 4096 };
+enum { AH_PLAN_TILE_UNIT = 4096, AH_PLAN_POLICY_NUMBERS = 3 };
 
 /* What each lane demands of a resource at full speed, as a fraction of the resource's capacity. */
 struct ah_plan_resource {
@@ -214,8 +237,11 @@ struct ah_plan_solver {
     uint64_t evaluations;
 };
 
+/* OUTPUT: of a stage, until it is sent. GROUP_SUM: the sum of a group that is summed separately (fold.h). */
 struct ah_plan_tensor {
-    const char *name;
+    enum ah_tensor_label label;
+    uint64_t block;       /* AH_PLAN_NOWHERE: of no single block */
+    uint64_t micro_batch; /* the first one it belongs to; 0 if it belongs to all */
     uint64_t offset_bytes;
     uint64_t bytes;
     uint64_t from; /* compute positions, both included; from > to: live across the end of the iteration */
@@ -255,6 +281,9 @@ struct ah_plan {
     enum ah_scheduling scheduling;
     enum ah_micro_order micro_batch_order;
     struct ah_plan_threads *threads; /* (optional) NULL: the device's own choice */
+    uint64_t *policy_numbers;        /* of the policy's setting (planner/policies/policies.c) */
+    size_t n_policy_numbers;
+    struct ah_plan_knobs knobs;
     struct ah_plan_staging staging;
     struct ah_plan_sharing sharing;
     struct ah_plan_block *blocks;

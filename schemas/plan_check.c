@@ -296,11 +296,13 @@ static int check_arena(const struct ah_plan *plan, struct ah_error *err)
         const struct ah_plan_tensor *tensor = &plan->arena.tensors[i];
         if (tensor->offset_bytes > plan->memory.device_bytes ||
             tensor->bytes > plan->memory.device_bytes - tensor->offset_bytes)
-            return ah_meaning_fail_item(err, "arena.tensors", i, NULL, "'%s' ends beyond memory.device_bytes",
-                                        tensor->name);
+            return ah_meaning_fail_item(err, "arena.tensors", i, NULL, "ends beyond memory.device_bytes");
         if (tensor->from >= plan->arena.positions || tensor->to >= plan->arena.positions)
             return ah_meaning_fail_item(err, "arena.tensors", i, NULL,
-                                        "'%s' is live at a position that does not exist", tensor->name);
+                                        "is live at a position that does not exist");
+        if (tensor->block != AH_PLAN_NOWHERE && tensor->block >= plan->n_blocks)
+            return ah_meaning_fail_item(err, "arena.tensors", i, "block", "there is no block %" PRIu64,
+                                        tensor->block);
     }
     return AH_OK;
 }

@@ -15,6 +15,12 @@ extern const struct ah_field_table ah_plan_exposed_table; /* for struct ah_plan_
 #define AH_ROW_BUSY(tag, value, word, does)                                                                  \
     {.name = word "_us", AH_NUMBER_AT(tag, busy_us[value]), .max = 1e15, .about = "Time of " does "."},
 
+/* plan_upgrade.c: change the tree of a plan, or a cluster plan, of format 1.0 to 2.0. AH_E_MEMORY. The reader checks
+ * the result, so the tree may have any shape. */
+struct cJSON;
+int ah_plan_upgrade(struct cJSON *tree, struct ah_error *err);
+int ah_plan_upgrade_cluster(struct cJSON *tree, struct ah_error *err);
+
 int ah_plan_check(const void *plan, struct ah_error *err);
 /* Checks that `training.sums` has the only form allowed: the result of ah_plan_join_sums(). */
 int ah_plan_check_sums(const uint64_t *sums, size_t n, struct ah_error *err);

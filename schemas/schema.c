@@ -206,7 +206,7 @@ void ah_schema_put(const char *kind, const struct ah_field_table *const *alterna
     ah_buffer_printf(out,
                      "{\"$schema\":\"https://json-schema.org/draft/2020-12/schema\","
                      "\"$id\":\"urn:autohete:schema:%s:%s\",\"title\":\"autohete %s\",",
-                     kind, ah_field_version[0], kind);
+                     kind, ah_field_find(alternatives[0], "format_version")->words[0], kind);
     for (size_t i = 0; alternatives[i] && alternatives[1]; i++)
         tables.table[tables.n++] = alternatives[i];
     for (size_t i = 0; alternatives[i]; i++)

@@ -2,7 +2,7 @@
 // The data of the page (cli/page/page_facts.c, cli/page/page_timeline.c) as objects: bars with absolute times in µs, steps of
 // memory over time, and what a bar says about itself.
 
-const MEMORY_PARTS = ["weights", "optimizer", "gradients", "activations", "staging", "workspace", "other", "gaps"];
+const MEMORY_PARTS = ["weights", "optimizer", "gradients", "activations", "staging", "workspace", "gaps"];
 const REASONS = ["", "what it needs was not there", "there was no room"];
 
 function readBars(data) {

@@ -5,6 +5,7 @@
 #include "cli/plan/proof.h"
 
 #include "cli/frame/input.h"
+#include "cli/plan/outdated.h"
 #include "planner/cluster/sim/cluster_replay.h"
 #include "planner/verify.h"
 #include "runtime/schedule/check.h"
@@ -79,6 +80,12 @@ static int prove(const struct ah_document *document, struct ah_error *err)
                         own.text);
 }
 
+static int refuse_or_prove(const struct ah_document *document, const char *verb, struct ah_error *err)
+{
+    int rc = ah_outdated_refuse(document, verb, err);
+    return rc ? rc : prove(document, err);
+}
+
 static int load_plan(struct ah_document *ret_document, const char *path, const char *verb, bool clusters,
                      struct ah_error *err)
 {
@@ -94,7 +101,7 @@ static int load_plan(struct ah_document *ret_document, const char *path, const c
     if (rc)
         return rc;
     rc = document.kind == AH_DOCUMENT_PLAN || (clusters && document.kind == AH_DOCUMENT_CLUSTER_PLAN)
-             ? prove(&document, err)
+             ? refuse_or_prove(&document, verb, err)
              : refuse_kind(document.kind, verb, err);
     if (!rc) {
         *ret_document = document;

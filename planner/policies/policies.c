@@ -37,10 +37,10 @@ static size_t layers_of(const struct ah_job *job)
 }
 
 size_t ah_policies_sizes(const struct ah_job *job, enum ah_policy policy,
-                         uint32_t ret_sizes[AH_POLICIES_NUMBERS])
+                         uint32_t ret_sizes[AH_PLAN_POLICY_NUMBERS])
 {
     uint32_t n = (uint32_t)job->n_blocks, layers = (uint32_t)layers_of(job);
-    const uint32_t sizes[][AH_POLICIES_NUMBERS] = {
+    const uint32_t sizes[][AH_PLAN_POLICY_NUMBERS] = {
         [AH_POLICY_RESIDENT] = {3},
         [AH_POLICY_ZERO_OFFLOAD] = {2, n + 1},
         [AH_POLICY_PATRICKSTAR] = {2, n + 1, n + 1},
@@ -49,9 +49,9 @@ size_t ah_policies_sizes(const struct ah_job *job, enum ah_policy policy,
         [AH_POLICY_AUTOHETE_PAPER] = {layers + 1, 2 * n + 1},
     };
     size_t numbers = 0;
-    for (; numbers < AH_POLICIES_NUMBERS && sizes[policy][numbers]; numbers++)
+    for (; numbers < AH_PLAN_POLICY_NUMBERS && sizes[policy][numbers]; numbers++)
         ret_sizes[numbers] = sizes[policy][numbers];
-    for (size_t i = numbers; i < AH_POLICIES_NUMBERS; i++)
+    for (size_t i = numbers; i < AH_PLAN_POLICY_NUMBERS; i++)
         ret_sizes[i] = 1;
     return numbers;
 }
@@ -118,7 +118,7 @@ static struct ah_config adapt(const struct ah_job *job, size_t block, struct ah_
 }
 
 bool ah_policies_configs(const struct ah_job *job, enum ah_policy policy,
-                         const uint32_t numbers[AH_POLICIES_NUMBERS], struct ah_config *ret_configs)
+                         const uint32_t numbers[AH_PLAN_POLICY_NUMBERS], struct ah_config *ret_configs)
 {
     if (policy == AH_POLICY_PATRICKSTAR && numbers[1] + numbers[2] > job->n_blocks)
         return false;
@@ -198,7 +198,7 @@ bool ah_policies_knobs(const struct ah_job *job, enum ah_policy policy, enum ah_
 /* ---- the search of a family ---- */
 
 struct point {
-    uint32_t at[AH_POLICIES_NUMBERS];
+    uint32_t at[AH_PLAN_POLICY_NUMBERS];
     double period_us;
 };
 
@@ -206,7 +206,7 @@ struct family {
     struct ah_evaluator *evaluator;
     enum ah_policy policy;
     enum ah_scheduling scheduling;
-    uint32_t sizes[AH_POLICIES_NUMBERS];
+    uint32_t sizes[AH_PLAN_POLICY_NUMBERS];
     struct ah_knobs knobs;
     struct ah_config *configs;
     struct point few[BEST_FEW]; /* the fastest points of the grid */
@@ -233,6 +233,7 @@ static int try_point(struct family *f, struct point *point)
     point->period_us = 0;
     if (!ah_policies_configs(f->evaluator->limits.job, f->policy, point->at, f->configs))
         return AH_OK;
+    memcpy(f->evaluator->numbers, point->at, sizeof f->evaluator->numbers);
     int rc = ah_evaluator_try(f->evaluator, f->configs, &f->knobs, &verdict, f->err);
     if (rc)
         return rc;
@@ -257,7 +258,7 @@ static uint32_t stride_of(const struct family *f, size_t number, bool all)
 /* Tries every point of the grid. Each number takes both its smallest and its largest value. */
 static int grid(struct family *f, size_t number, struct point *point, bool all)
 {
-    if (number == AH_POLICIES_NUMBERS)
+    if (number == AH_PLAN_POLICY_NUMBERS)
         return try_point(f, point);
     uint32_t size = f->sizes[number], stride = stride_of(f, number, all);
     int rc = AH_OK;
@@ -279,7 +280,7 @@ static int walk_from(struct family *f, struct point from)
             struct point next = centre;
             int digits = code;
             bool inside = true;
-            for (size_t i = 0; i < AH_POLICIES_NUMBERS; i++, digits /= 3) {
+            for (size_t i = 0; i < AH_PLAN_POLICY_NUMBERS; i++, digits /= 3) {
                 int64_t at = (int64_t)next.at[i] + (digits % 3 - 1) * (int64_t)step;
                 inside = inside && at >= 0 && at < f->sizes[i];
                 next.at[i] = (uint32_t)at;

@@ -20,15 +20,13 @@ int ah_policies_search(struct ah_evaluator *evaluator, enum ah_policy policy, en
 int ah_policies_exhaust(struct ah_evaluator *evaluator, enum ah_policy policy, enum ah_scheduling scheduling,
                         bool *ret_exhausted, struct ah_error *err);
 
-enum { AH_POLICIES_NUMBERS = 3 };
-
 /* Returns how many numbers a setting of the policy has. Number i takes the values below ret_sizes[i]. */
 size_t ah_policies_sizes(const struct ah_job *job, enum ah_policy policy,
-                         uint32_t ret_sizes[AH_POLICIES_NUMBERS]);
+                         uint32_t ret_sizes[AH_PLAN_POLICY_NUMBERS]);
 
 /* Writes the configs of the setting with these numbers; false: there is no such setting. */
 bool ah_policies_configs(const struct ah_job *job, enum ah_policy policy,
-                         const uint32_t numbers[AH_POLICIES_NUMBERS], struct ah_config *ret_configs);
+                         const uint32_t numbers[AH_PLAN_POLICY_NUMBERS], struct ah_config *ret_configs);
 
 /* Writes the knobs of the i-th order allowed by a policy; false: there are no more. */
 bool ah_policies_knobs(const struct ah_job *job, enum ah_policy policy, enum ah_scheduling scheduling,

@@ -189,6 +189,7 @@ static int evaluate_choice(struct ah_evaluator *evaluator, const struct ah_choic
     evaluator->found = true;
     evaluator->best.knobs = choice->knobs;
     evaluator->best.score = evaluator->last;
+    memcpy(evaluator->best.numbers, evaluator->numbers, sizeof evaluator->numbers);
     memcpy(evaluator->best.configs, choice->configs,
            evaluator->limits.job->n_blocks * sizeof *choice->configs);
     return AH_OK;

@@ -40,6 +40,7 @@ struct ah_candidate {
     struct ah_config *configs; /* by block; owned by the evaluator */
     struct ah_knobs knobs;
     struct ah_score score;
+    uint32_t numbers[AH_PLAN_POLICY_NUMBERS]; /* the evaluator's `numbers` when it was tried */
 };
 
 enum ah_verdict {
@@ -57,8 +58,10 @@ struct ah_evaluator {
     struct ah_schedule schedule;
     bool found;
     struct ah_candidate best;
-    double us_per_byte; /* worth of a live byte of the device; 0 unless set */
-    double enough_us;   /* above this, period plus worth of bytes may be inexact; 0: the best's period */
+    uint32_t
+        numbers[AH_PLAN_POLICY_NUMBERS]; /* of the policy's setting to be tried, if a policy has numbers */
+    double us_per_byte;                  /* worth of a live byte of the device; 0 unless set */
+    double enough_us; /* above this, period plus worth of bytes may be inexact; 0: the best's period */
     uint64_t evaluations;
     uint64_t
         spent; /* tiles of the iterations of all choices; a choice that was only measured adds an eighth of its tiles.

@@ -85,10 +85,13 @@ static int check_pair(const struct sweep *sweep, const struct life *low, const s
     const struct ah_plan_tensor *above = tensor_of(sweep, high);
     if (below->offset_bytes + below->bytes <= above->offset_bytes)
         return AH_OK;
+    char above_name[AH_NAME_MAX], below_name[AH_NAME_MAX];
+    ah_name_tensor(sweep->plan, high->tensor, above_name);
+    ah_name_tensor(sweep->plan, low->tensor, below_name);
     return ah_error_set(err, AH_E_DOCUMENT,
-                        "arena.tensors[%" PRIu32 "]: '%.80s' overlaps '%.80s' (arena.tensors[%" PRIu32
+                        "arena.tensors[%" PRIu32 "]: '%s' overlaps '%s' (arena.tensors[%" PRIu32
                         "]): both live at compute position %" PRIu64,
-                        high->tensor, above->name, below->name, low->tensor, position);
+                        high->tensor, above_name, below_name, low->tensor, position);
 }
 
 static int add_life(struct sweep *sweep, const struct life *life, struct ah_error *err)

@@ -3,9 +3,6 @@
  * Rebuild: compiles the configs of a plan once more and compares the result with the plan. It compares every field of
  * every op, the name, size and lifetime of every tensor, rings, host memory, and what fills the device. Offsets are not
  * compared: any layout without overlap is right (check_arena.c).
- *
- * A plan does not state all knobs. fetch_ahead is inferred from the fetch that is issued earliest, send_behind from the
- * gradient that is due latest. Of updates_after_backward and step_ends, both values are tried.
  */
 #include "runtime/schedule/check_internal.h"
 
@@ -15,9 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* How many values of fetch_ahead are tried. Several may fit, because a fetch cannot overtake the ops it waits for. */
-enum { AHEAD_TRIED = 16 };
 
 struct rebuild {
     const struct ah_plan *plan;
@@ -81,16 +75,6 @@ static void print_value(const struct op_field *field, const struct ah_plan_op *o
         snprintf(ret_text, 32, "%" PRIu64, value);
 }
 
-/* Returns how many ops at the beginning of the plan equal the compiled ones. */
-static size_t equal_ops(const struct rebuild *r)
-{
-    const struct ah_iteration *it = &r->compiled.iteration;
-    size_t n = 0;
-    while (n < it->n_ops && n < r->plan->n_ops && !op_difference(&r->plan->ops[n], &it->ops[n]))
-        n++;
-    return n;
-}
-
 static int compare_op(const struct rebuild *r, size_t i)
 {
     const struct ah_plan_op *stated = &r->plan->ops[i], *derived = &r->compiled.iteration.ops[i];
@@ -119,30 +103,18 @@ static int compare_ops(const struct rebuild *r)
 
 /* ---- knobs ---- */
 
-/* Returns the largest distance from issue_after to due_before of an op of this kind; 0 if the plan has no such op. */
-static uint32_t farthest(const struct ah_plan *plan, enum ah_plan_op_kind kind)
-{
-    uint64_t most = 0, positions = plan->lanes.n_order[AH_PLAN_LANE_COMPUTE];
-    for (size_t i = 0; i < plan->n_ops; i++) {
-        const struct ah_plan_op *op = &plan->ops[i];
-        if (op->op != kind || op->issue_after >= positions || op->due_before >= positions)
-            continue;
-        uint64_t distance = (op->due_before + positions - op->issue_after - 1) % positions + 1;
-        most = distance > most ? distance : most;
-    }
-    return (uint32_t)most;
-}
-
-static void state_knobs(struct rebuild *r)
+static void read_knobs(struct rebuild *r)
 {
     const struct ah_plan *plan = r->plan;
-    uint32_t behind = farthest(plan, AH_PLAN_SEND_GRADIENTS);
     r->choice.knobs = (struct ah_knobs){.tile_elements = plan->staging.tile_elements,
                                         .micro_order = plan->micro_batch_order,
-                                        .send_behind = behind ? behind - 1 : 0,
+                                        .fetch_ahead = (uint32_t)plan->knobs.fetch_ahead,
+                                        .send_behind = (uint32_t)plan->knobs.send_behind,
                                         .host_gradient_tiles = (uint32_t)plan->staging.host_gradient_tiles,
                                         .host_weight_tiles = (uint32_t)plan->staging.host_weight_tiles,
                                         .device_state_tiles = (uint32_t)plan->staging.device_state_tiles,
+                                        .updates_after_backward = plan->knobs.updates_after_backward,
+                                        .step_ends = plan->knobs.step_ends,
                                         .scheduling = plan->scheduling};
 }
 
@@ -155,56 +127,22 @@ static int compile(struct rebuild *r)
     return rc ? ah_error_memory(r->err) : AH_OK;
 }
 
-/* Compiles with this fetch_ahead and these orders (bit 0: updates_after_backward, bit 1: step_ends). If more ops than
- * `equal` match the plan's, saves the knobs in `best` and updates `equal`. */
-static int try_knobs(struct rebuild *r, uint32_t fetch_ahead, unsigned orders, struct ah_knobs *best,
-                     size_t *equal)
-{
-    r->choice.knobs.fetch_ahead = fetch_ahead;
-    r->choice.knobs.updates_after_backward = orders & 1;
-    r->choice.knobs.step_ends = orders & 2;
-    int rc = compile(r);
-    size_t n = rc ? 0 : equal_ops(r) + 1;
-    if (n > *equal) {
-        *equal = n;
-        *best = r->choice.knobs;
-    }
-    return rc;
-}
-
-/* Compiles with the knobs that reproduce the plan or, if none do, with those that reproduce the most ops. */
-static int find_knobs(struct rebuild *r)
-{
-    uint32_t ahead = farthest(r->plan, AH_PLAN_FETCH);
-    uint32_t positions = (uint32_t)r->plan->lanes.n_order[AH_PLAN_LANE_COMPUTE];
-    uint32_t tried = ahead ? AHEAD_TRIED : 1;
-    struct ah_knobs best;
-    size_t equal = 0;
-    int rc = AH_OK;
-    state_knobs(r);
-    best = r->choice.knobs;
-    for (uint32_t i = 0; i <= tried && equal <= r->plan->n_ops && !rc; i++)
-        for (unsigned orders = 0; orders < 4 && equal <= r->plan->n_ops && !rc; orders++)
-            rc = try_knobs(r, i < tried ? (ahead ? ahead - 1 : 0) + i : positions, orders, &best, &equal);
-    r->choice.knobs = best;
-    return rc ? rc : compile(r);
-}
-
 /* ---- tensors ---- */
 
 static int compare_tensor(const struct rebuild *r, size_t i)
 {
     const struct ah_plan_tensor *stated = &r->plan->arena.tensors[i];
     const struct ah_layout_tensor *derived = &r->compiled.tensors[i];
-    char name[AH_NAME_MAX];
-    ah_name_tensor(ah_names_of_plan(r->plan), derived, r->compiled.names[i], name);
-    if (strcmp(stated->name, name) != 0)
-        return ah_error_set(r->err, AH_E_DOCUMENT, "arena.tensors[%zu].name: is '%.80s'; '%s' %s", i,
-                            stated->name, name, r->source);
+    const struct ah_tensor_name *name = &r->compiled.names[i];
+    if (stated->label != name->label)
+        return ah_error_set(r->err, AH_E_DOCUMENT, "arena.tensors[%zu].label: is %s; %s %s", i,
+                            ah_words_tensor[stated->label], ah_words_tensor[name->label], r->source);
     const struct {
         const char *field;
         uint64_t stated, derived;
-    } fields[] = {{"bytes", stated->bytes, derived->bytes},
+    } fields[] = {{"block", stated->block, ah_name_owner(name)},
+                  {"micro_batch", stated->micro_batch, name->micro_batch},
+                  {"bytes", stated->bytes, derived->bytes},
                   {"from", stated->from, derived->from},
                   {"to", stated->to, derived->to}};
     int rc = AH_OK;
@@ -304,8 +242,8 @@ int ah_check_rebuild(const struct ah_plan *plan, const struct ah_check_inputs *i
                         .choice = {.costs = inputs->costs, .base_us = inputs->base_us},
                         .err = err};
     int rc = read_configs(&r);
-    if (!rc)
-        rc = find_knobs(&r);
+    read_knobs(&r);
+    rc = rc ? rc : compile(&r);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
         rc = parts[i](&r);
     ah_compile_release(&r.memory);

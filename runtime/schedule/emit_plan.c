@@ -96,14 +96,6 @@ static int emit_lanes(struct emit *e)
     return rc;
 }
 
-static char *tensor_name(const struct emit *e, const struct ah_layout_tensor *tensor,
-                         struct ah_tensor_name name)
-{
-    char text[AH_NAME_MAX];
-    ah_name_tensor(ah_names_of_job(e->m->job), tensor, name, text);
-    return ah_arena_strdup(e->arena, text);
-}
-
 static int emit_arena(struct emit *e)
 {
     const struct ah_compiled *compiled = &e->m->compiled;
@@ -115,13 +107,14 @@ static int emit_arena(struct emit *e)
         return AH_E_MEMORY;
     for (size_t i = 0; i < compiled->n_tensors; i++) {
         const struct ah_layout_tensor *tensor = &compiled->tensors[i];
-        arena->tensors[i] = (struct ah_plan_tensor){.name = tensor_name(e, tensor, compiled->names[i]),
+        const struct ah_tensor_name *name = &compiled->names[i];
+        arena->tensors[i] = (struct ah_plan_tensor){.label = name->label,
+                                                    .block = ah_name_owner(name),
+                                                    .micro_batch = name->micro_batch,
                                                     .offset_bytes = tensor->offset,
                                                     .bytes = tensor->bytes,
                                                     .from = tensor->from,
                                                     .to = tensor->to};
-        if (!arena->tensors[i].name)
-            return AH_E_MEMORY;
     }
     return AH_OK;
 }
@@ -131,9 +124,14 @@ static void emit_numbers(struct emit *e)
     const struct ah_score *score = &e->m->score;
     const uint64_t *by_class = score->device.by_class;
     struct ah_plan *plan = e->plan;
+    const struct ah_knobs *knobs = &e->choice->knobs;
     plan->staging = e->m->compiled.staging;
-    plan->scheduling = e->choice->knobs.scheduling;
-    plan->micro_batch_order = e->choice->knobs.micro_order;
+    plan->knobs = (struct ah_plan_knobs){.fetch_ahead = knobs->fetch_ahead,
+                                         .send_behind = knobs->send_behind,
+                                         .updates_after_backward = knobs->updates_after_backward,
+                                         .step_ends = knobs->step_ends};
+    plan->scheduling = knobs->scheduling;
+    plan->micro_batch_order = knobs->micro_order;
     plan->memory.device_bytes = score->device.peak_bytes;
     plan->memory.pinned_bytes = score->pinned_bytes;
     plan->memory.pageable_bytes = score->pageable_bytes;

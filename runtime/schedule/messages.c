@@ -19,7 +19,7 @@ enum { STEPS = 3 };
 static const struct {
     const char *word; /* name in error messages */
     enum ah_tensor_label label;
-    bool of_top; /* its tensor is named after the last block; if false, after the first */
+    bool of_top; /* its tensor is the last block's; if false, the first's */
     bool sends;
 } channels[AH_CHANNELS] = {
     [AH_CHANNEL_OUTPUT_IN] = {"the output that arrives", AH_TENSOR_INPUT, false, false},
@@ -90,22 +90,21 @@ static int note_position(const struct reading *r, uint32_t position, struct ah_e
 
 /* ---- tensors ---- */
 
-/* True if the message is a word, which has no bytes. It has no tensor, even if a tensor is named like its own. */
+/* True if the message is a word, which has no bytes. It has no tensor, even if a tensor looks like its own. */
 static bool is_word(const struct reading *r, enum ah_channel channel, const struct ah_message *message)
 {
     return channel == AH_CHANNEL_GRADIENT_OUT && message->at != AH_MESSAGES_NEVER &&
            !op_at(r->program, message->at)->bytes;
 }
 
-static void take_tensor(const struct reading *r, enum ah_channel channel, size_t tensor,
-                        const struct ah_tensor_name *name, uint64_t number)
+static void take_tensor(const struct reading *r, enum ah_channel channel, size_t tensor)
 {
     const uint64_t block = channels[channel].of_top ? r->program->n_blocks - 1 : 0;
     const struct ah_plan_tensor *from = &r->program->arena.tensors[tensor];
-    if (!r->messages->of[channel] || name->label != channels[channel].label || name->block != block ||
-        number >= r->messages->micro_batches)
+    if (!r->messages->of[channel] || from->label != channels[channel].label || from->block != block ||
+        from->micro_batch >= r->messages->micro_batches)
         return;
-    struct ah_message *message = &r->messages->of[channel][number];
+    struct ah_message *message = &r->messages->of[channel][from->micro_batch];
     if (is_word(r, channel, message))
         return;
     *message = (struct ah_message){.bytes = from->bytes,
@@ -117,14 +116,9 @@ static void take_tensor(const struct reading *r, enum ah_channel channel, size_t
 
 static void take_tensors(const struct reading *r)
 {
-    const struct ah_name_blocks blocks = ah_names_of_plan(r->program);
-    for (size_t i = 0; i < r->program->arena.n_tensors; i++) {
-        struct ah_tensor_name name;
-        uint64_t number = 0;
-        if (ah_name_read(blocks, r->program->arena.tensors[i].name, &name, &number))
-            for (enum ah_channel channel = 0; channel < AH_CHANNELS; channel++)
-                take_tensor(r, channel, i, &name, number);
-    }
+    for (size_t i = 0; i < r->program->arena.n_tensors; i++)
+        for (enum ah_channel channel = 0; channel < AH_CHANNELS; channel++)
+            take_tensor(r, channel, i);
 }
 
 /* ---- invariants ---- */

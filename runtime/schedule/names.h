@@ -8,30 +8,12 @@
 
 #include "base/buffer.h"
 #include "runtime/schedule/job.h"
-#include "runtime/schedule/layout.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* The part of a tensor's name that says what it holds. */
-enum ah_tensor_label {
-    AH_TENSOR_WEIGHTS,
-    AH_TENSOR_FETCHED,
-    AH_TENSOR_STATES,
-    AH_TENSOR_INPUT,
-    AH_TENSOR_SAVED,
-    AH_TENSOR_OUTPUT, /* output of a stage, until it is sent */
-    AH_TENSOR_GRADIENT,
-    AH_TENSOR_SUM,
-    AH_TENSOR_GROUP_SUM, /* the sum of a group that is summed separately (fold.h) */
-    AH_TENSOR_SCRATCH,
-    AH_TENSOR_RESIDUAL_GRADIENT,
-    AH_TENSOR_STATE_RING,
-    AH_TENSOR_TOKENS,
-    AH_TENSOR_LABELS
-};
-
+/* What a tensor holds, and whose it is. */
 struct ah_tensor_name {
     uint8_t label; /* enum ah_tensor_label */
     uint32_t block;
@@ -61,12 +43,14 @@ void ah_name_block(struct ah_name_blocks blocks, size_t block, char ret_name[AH_
 /* Appends the names of blocks [first, end) as ranges: "embedding, layer.0-6", "layer.7", "layer.8-11, head". */
 void ah_name_range(struct ah_name_blocks blocks, size_t first, size_t end, struct ah_buffer *out);
 
-void ah_name_tensor(struct ah_name_blocks blocks, const struct ah_layout_tensor *tensor,
-                    struct ah_tensor_name name, char ret_name[AH_NAME_MAX]);
+/* Returns the block of a tensor as a plan states it: AH_PLAN_NOWHERE if it belongs to no single block. */
+static inline uint64_t ah_name_owner(const struct ah_tensor_name *name)
+{
+    return name->label == AH_TENSOR_STATE_RING || name->label == AH_TENSOR_TOKENS ? AH_PLAN_NOWHERE
+                                                                                  : name->block;
+}
 
-/* Reads label and block from a tensor's name, and the number after the label (`ret_number`): a micro-batch, a position,
- * or 0. Returns false if `text` is not such a name. */
-bool ah_name_read(struct ah_name_blocks blocks, const char *text, struct ah_tensor_name *ret_name,
-                  uint64_t *ret_number);
+/* Writes the name of the plan's i-th tensor, for messages: "layer.3.saved.0", "state_ring". */
+void ah_name_tensor(const struct ah_plan *plan, size_t i, char ret_name[AH_NAME_MAX]);
 
 #endif

@@ -7,8 +7,6 @@
  */
 #include "runtime/schedule/occupancy.h"
 
-#include "runtime/schedule/names.h"
-
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,42 +15,18 @@ const char *const ah_words_occupancy[AH_OCCUPANCY_PARTS] = {
     [AH_CLASS_WEIGHTS] = "weights",     [AH_CLASS_GRADIENTS] = "gradients",
     [AH_CLASS_OPTIMIZER] = "optimizer", [AH_CLASS_ACTIVATIONS] = "activations",
     [AH_CLASS_STAGING] = "staging",     [AH_CLASS_WORKSPACE] = "workspace",
-    [AH_OCCUPANCY_OTHER] = "other",     [AH_OCCUPANCY_GAPS] = "gaps",
+    [AH_OCCUPANCY_GAPS] = "gaps",
 };
 
-struct label {
-    const char *word;
-    uint8_t part; /* enum ah_layout_class */
+static const uint8_t part_of[AH_TENSOR_LABELS] = {
+    [AH_TENSOR_WEIGHTS] = AH_CLASS_WEIGHTS,     [AH_TENSOR_STATES] = AH_CLASS_OPTIMIZER,
+    [AH_TENSOR_FETCHED] = AH_CLASS_STAGING,     [AH_TENSOR_STATE_RING] = AH_CLASS_STAGING,
+    [AH_TENSOR_TOKENS] = AH_CLASS_STAGING,      [AH_TENSOR_INPUT] = AH_CLASS_ACTIVATIONS,
+    [AH_TENSOR_SAVED] = AH_CLASS_ACTIVATIONS,   [AH_TENSOR_RESIDUAL_GRADIENT] = AH_CLASS_ACTIVATIONS,
+    [AH_TENSOR_GRADIENT] = AH_CLASS_GRADIENTS,  [AH_TENSOR_SUM] = AH_CLASS_GRADIENTS,
+    [AH_TENSOR_SCRATCH] = AH_CLASS_WORKSPACE,   [AH_TENSOR_OUTPUT] = AH_CLASS_ACTIVATIONS,
+    [AH_TENSOR_GROUP_SUM] = AH_CLASS_GRADIENTS,
 };
-
-static const struct label labels[] = {
-    {"weights", AH_CLASS_WEIGHTS},     {"states", AH_CLASS_OPTIMIZER},
-    {"fetched", AH_CLASS_STAGING},     {"state_ring", AH_CLASS_STAGING},
-    {"tokens", AH_CLASS_STAGING},      {"input", AH_CLASS_ACTIVATIONS},
-    {"saved", AH_CLASS_ACTIVATIONS},   {"residual_gradient", AH_CLASS_ACTIVATIONS},
-    {"gradient", AH_CLASS_GRADIENTS},  {"gradient_sum", AH_CLASS_GRADIENTS},
-    {"scratch", AH_CLASS_WORKSPACE},   {"output", AH_CLASS_ACTIVATIONS},
-    {"group_sum", AH_CLASS_GRADIENTS},
-};
-_Static_assert(sizeof labels / sizeof *labels == AH_TENSOR_LABELS, "every label of names.h has a class");
-
-/* Returns the class that the last word other than a number gives: "layer.3.saved.0", "layer.3.weights", "tokens". */
-static size_t part_of(const char *name)
-{
-    size_t length = strlen(name);
-    size_t digits = 0;
-    while (digits < length && name[length - digits - 1] >= '0' && name[length - digits - 1] <= '9')
-        digits++;
-    if (digits && digits < length && name[length - digits - 1] == '.')
-        length -= digits + 1;
-    size_t first = length;
-    while (first && name[first - 1] != '.')
-        first--;
-    for (size_t i = 0; i < sizeof labels / sizeof *labels; i++)
-        if (strlen(labels[i].word) == length - first && !memcmp(labels[i].word, name + first, length - first))
-            return labels[i].part;
-    return AH_OCCUPANCY_OTHER;
-}
 
 static uint64_t aligned(uint64_t bytes)
 {
@@ -62,7 +36,7 @@ static uint64_t aligned(uint64_t bytes)
 /* Adds a tensor to its class's differences. These are unsigned and may wrap below 0; their running sums are right. */
 static void count_tensor(const struct ah_plan_tensor *tensor, struct ah_occupancy *occupancy)
 {
-    uint64_t *at = occupancy->bytes[part_of(tensor->name)];
+    uint64_t *at = occupancy->bytes[part_of[tensor->label]];
     uint64_t bytes = aligned(tensor->bytes);
     at[tensor->from] += bytes;
     if (tensor->from > tensor->to)

@@ -2,8 +2,8 @@
  *
  * Occupancy: what a plan document's device arena holds at every compute position, by class.
  *
- * A tensor's class follows from its name, as emit_plan.c writes it; any other name counts as `other`. Gaps are bytes
- * below the end of the highest live tensor that no live tensor covers. Sizes are rounded up to the layout's alignment.
+ * A tensor's class follows from its label. Gaps are bytes below the end of the highest live tensor that no live tensor
+ * covers. Sizes are rounded up to the layout's alignment.
  *
  *     struct ah_occupancy occupancy;
  *     rc = ah_occupancy_measure(plan, &arena, &occupancy, err);
@@ -20,10 +20,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The classes of enum ah_layout_class, and two more. */
-enum ah_occupancy_part { AH_OCCUPANCY_OTHER = AH_CLASSES, AH_OCCUPANCY_GAPS, AH_OCCUPANCY_PARTS };
+/* The classes of enum ah_layout_class, and one more. */
+enum ah_occupancy_part { AH_OCCUPANCY_GAPS = AH_CLASSES, AH_OCCUPANCY_PARTS };
 
-/* "weights", ..., "other", "gaps". */
+/* "weights", ..., "gaps". */
 extern const char *const ah_words_occupancy[AH_OCCUPANCY_PARTS];
 
 struct ah_occupancy {

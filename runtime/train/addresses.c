@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Addresses: finds the plan's tensors by name, and lays out memory as addresses.h describes.
+ * Addresses: finds the plan's tensors, and lays out memory as addresses.h describes.
  */
 #include "runtime/train/addresses.h"
 
 #include "runtime/schedule/fold.h"
 #include "runtime/schedule/graph.h"
+#include "runtime/schedule/layout.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -30,31 +31,26 @@ static uint32_t *first_tensor(const struct ah_addresses *addresses, unsigned lab
     return &addresses->first_tensor[label * addresses->plan->n_blocks + block];
 }
 
-static int read_tensors(struct ah_addresses *addresses, struct ah_arena *arena, struct ah_error *err)
+/* Lists the tensors of each label and block. Tensors of no block are listed at block 0. */
+static int list_tensors(struct ah_addresses *addresses, struct ah_arena *arena, struct ah_error *err)
 {
     const struct ah_plan_arena *from = &addresses->plan->arena;
     size_t cells = AH_TENSOR_LABELS * addresses->plan->n_blocks;
-    addresses->tensors = ah_arena_array(arena, from->n_tensors + 1, sizeof *addresses->tensors);
+    addresses->next_tensor = ah_arena_array(arena, from->n_tensors + 1, sizeof *addresses->next_tensor);
     addresses->first_tensor = ah_arena_array(arena, cells, sizeof *addresses->first_tensor);
-    if (!addresses->tensors || !addresses->first_tensor)
+    if (!addresses->next_tensor || !addresses->first_tensor)
         return ah_error_memory(err);
     memset(addresses->first_tensor, 0xff, cells * sizeof *addresses->first_tensor);
     for (size_t i = from->n_tensors; i-- > 0;) {
-        struct ah_addresses_tensor *tensor = &addresses->tensors[i];
-        if (!ah_name_read(ah_names_of_plan(addresses->plan), from->tensors[i].name, &tensor->name,
-                          &tensor->number))
-            return ah_error_set(err, AH_E_DOCUMENT,
-                                "arena.tensors[%zu].name: '%.80s' is not the name of a "
-                                "tensor",
-                                i, from->tensors[i].name);
-        uint32_t *first = first_tensor(addresses, tensor->name.label, tensor->name.block);
-        tensor->next = *first;
+        const uint64_t block = from->tensors[i].block == AH_PLAN_NOWHERE ? 0 : from->tensors[i].block;
+        uint32_t *first = first_tensor(addresses, from->tensors[i].label, block);
+        addresses->next_tensor[i] = *first;
         *first = (uint32_t)i;
     }
     return AH_OK;
 }
 
-static bool lives_at(const struct ah_plan_tensor *tensor, uint64_t position)
+bool ah_addresses_lives_at(const struct ah_plan_tensor *tensor, uint64_t position)
 {
     if (tensor->from <= tensor->to)
         return tensor->from <= position && position <= tensor->to;
@@ -66,11 +62,10 @@ int ah_addresses_find(const struct ah_addresses *addresses, const struct ah_addr
 {
     const struct ah_plan_arena *arena = &addresses->plan->arena;
     for (uint32_t i = *first_tensor(addresses, query->label, query->block); i != UINT32_MAX;
-         i = addresses->tensors[i].next) {
+         i = addresses->next_tensor[i]) {
         const struct ah_plan_tensor *tensor = &arena->tensors[i];
-        bool same =
-            query->micro_batch == AH_ADDRESSES_ANY || addresses->tensors[i].number == query->micro_batch;
-        if (!same || !lives_at(tensor, query->position) || query->bytes > tensor->bytes ||
+        bool same = query->micro_batch == AH_ADDRESSES_ANY || tensor->micro_batch == query->micro_batch;
+        if (!same || !ah_addresses_lives_at(tensor, query->position) || query->bytes > tensor->bytes ||
             query->offset_bytes > tensor->bytes - query->bytes)
             continue;
         *ret_ref = ref_at(AH_ARENA_DEVICE, AH_FP32, tensor->offset_bytes + query->offset_bytes);
@@ -338,7 +333,7 @@ int ah_addresses_init(struct ah_addresses *ret_addresses, const struct ah_plan *
                       const struct ah_job *job, struct ah_arena *arena, struct ah_error *err)
 {
     struct ah_addresses addresses = {.plan = plan, .job = job};
-    int rc = read_tensors(&addresses, arena, err);
+    int rc = list_tensors(&addresses, arena, err);
     if (!rc)
         rc = describe_blocks(&addresses, arena, err);
     if (!rc)

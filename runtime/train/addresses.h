@@ -82,18 +82,12 @@ struct ah_addresses_block {
     struct ah_vector gathered; /* rows of the embedding, on the host */
 };
 
-struct ah_addresses_tensor {
-    struct ah_tensor_name name;
-    uint64_t number; /* the number in the tensor's name */
-    uint32_t next;   /* the next tensor of the same label and block; UINT32_MAX: none */
-};
-
 struct ah_addresses {
     const struct ah_plan *plan;
     const struct ah_job *job;
     struct ah_addresses_block *blocks;
-    struct ah_addresses_tensor *tensors; /* in the order of the plan's arena */
-    uint32_t *first_tensor;              /* by label * blocks + block */
+    uint32_t *first_tensor; /* by label * blocks + block; UINT32_MAX: none */
+    uint32_t *next_tensor;  /* by tensor of the plan's arena: the next one of its label and block */
     uint64_t stride[AH_OFFSET_TERMS];
     uint64_t arena_bytes[AH_ARENA_KINDS];
     struct ah_ref state_ring;
@@ -122,6 +116,9 @@ struct ah_addresses_query {
     uint64_t offset_bytes, bytes;
 };
 #define AH_ADDRESSES_ANY UINT64_MAX
+
+/* True if the tensor is alive at the compute position. */
+bool ah_addresses_lives_at(const struct ah_plan_tensor *tensor, uint64_t position);
 
 int ah_addresses_find(const struct ah_addresses *addresses, const struct ah_addresses_query *query,
                       struct ah_ref *ret_ref, struct ah_error *err);

@@ -125,15 +125,13 @@ int ah_bind_fetched(const struct ah_binder *binder, uint64_t block, uint64_t pos
     const struct ah_plan_arena *arena = &binder->plan->arena;
     const size_t chain = AH_TENSOR_FETCHED * binder->plan->n_blocks + block;
     for (uint32_t i = binder->addresses->first_tensor[chain]; i != UINT32_MAX;
-         i = binder->addresses->tensors[i].next) {
-        const struct ah_addresses_tensor *it = &binder->addresses->tensors[i];
-        const struct ah_addresses_query query = {.label = AH_TENSOR_FETCHED,
-                                                 .block = block,
-                                                 .micro_batch = it->number,
-                                                 .position = position,
-                                                 .bytes = bytes};
-        if (arena->tensors[i].bytes == bytes && !ah_addresses_find(binder->addresses, &query, ret_ref, NULL))
-            return AH_OK;
+         i = binder->addresses->next_tensor[i]) {
+        const struct ah_plan_tensor *tensor = &arena->tensors[i];
+        if (tensor->bytes != bytes || !ah_addresses_lives_at(tensor, position))
+            continue;
+        *ret_ref =
+            (struct ah_ref){.arena = AH_ARENA_DEVICE, .dtype = AH_FP32, .offset_bytes = tensor->offset_bytes};
+        return AH_OK;
     }
     const struct ah_addresses_query none = {.label = AH_TENSOR_FETCHED,
                                             .block = block,

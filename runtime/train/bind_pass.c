@@ -73,7 +73,7 @@ static int find_scratch(const struct pass *pass, struct ah_ref *ret_ref)
 {
     const struct ah_addresses_query query = {.label = AH_TENSOR_SCRATCH,
                                              .block = pass->op->block,
-                                             .micro_batch = pass->position,
+                                             .micro_batch = pass->op->micro_batch,
                                              .position = pass->position,
                                              .bytes = pass->program.scratch_bytes};
     return ah_addresses_find(pass->binder->addresses, &query, ret_ref, pass->binder->err);

@@ -38,7 +38,9 @@ WORDS = {
     "optimizer": ("device", "host", "streamed", "none"), "accumulator": ("none", "device", "host"),
     "policy": ("resident", "zero-offload", "patrickstar", "stronghold", "stream", "autohete-paper", "optimal"),
     "scheduling": ("priority", "fifo"), "micro_batch_order": ("micro_batch_major", "block_major"),
-    "status": ("optimal", "within_gap", "no_bound")}
+    "status": ("optimal", "within_gap", "no_bound"),
+    "label": ("weights", "fetched", "states", "input", "saved", "output", "gradient", "gradient_sum", "group_sum", "scratch",
+              "residual_gradient", "state_ring", "tokens")}
 
 # Field: why a plan with another value can be right, or who alone knows the value. A field of ALWAYS is not verified even
 # if model and machine are given.
@@ -53,6 +55,12 @@ ALWAYS = {
     "model.annotations.shape": "free notes",
     "policy": "another one that places and orders blocks so; where alternatives are listed, they tell",
     "scheduling": "another word that gives the same orders",
+    "policy_numbers": "other numbers that give the same blocks",
+    "policy_numbers[]": "other numbers that give the same blocks",
+    "knobs.fetch_ahead": "another distance that gives the same ops",
+    "knobs.send_behind": "another distance that gives the same ops",
+    "knobs.updates_after_backward": "another order that gives the same ops",
+    "knobs.step_ends": "another order that gives the same ops",
     "staging.tile_elements": "another size that cuts every vector into as many tiles",
     "memory.device_capacity_bytes": "a budget, which the asker chose; the plan fits, and the bound is the same",
     "memory.host_capacity_bytes": "a budget, which the asker chose; the plan fits, and the bound is the same",
@@ -173,7 +181,7 @@ def grow_a_gradient(plan):
         if op["op"] == "send_gradients":
             op["bytes"] *= 2
     for tensor in plan["arena"]["tensors"]:
-        if ".gradient" in tensor["name"]:
+        if tensor["label"].startswith("gradient"):
             tensor["bytes"] = max(256, tensor["bytes"] // 512 * 256)
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every plan must contain: ops and tensors by config, lifetimes, layout, bytes (docs/planning.md)."""
 import collections
-import re
 
 ALIGN_BYTES = 256
 CLASS_OF = {"weights": "weights", "fetched": "staging", "states": "optimizer", "input": "activations",
@@ -10,6 +9,15 @@ CLASS_OF = {"weights": "weights", "fetched": "staging", "states": "optimizer", "
 STAYS = ("weights", "states", "state_ring", "tokens")
 
 Tensor = collections.namedtuple("Tensor", "name block label first length offset end bytes")
+
+
+def name_of(t, head_block):
+    """Returns a name for messages, which is unique: "layer.3.saved.0"; for what is fetched, with its last position."""
+    if "block" not in t:
+        return t["label"]
+    owner = {0: "embedding", head_block: "head"}.get(t["block"], f"layer.{t['block'] - 1}")
+    number = t["to"] if t["label"] in ("fetched", "scratch") else t.get("micro_batch", 0)
+    return f"{owner}.{t['label']}" + ("" if t["label"] in STAYS else f".{number}")
 
 
 def rounded(n):
@@ -37,15 +45,12 @@ class Rules:
         self.copies = collections.defaultdict(list)
 
     def tensor(self, t):
-        found = re.fullmatch(r"(?:(embedding|head|layer\.(\d+))\.)?([a-z_]+)(?:\.(\d+))?", t["name"])
-        if not found or found[3] not in CLASS_OF:
-            self.report(f"arena: '{t['name']}' is no known tensor")
-            return Tensor(t["name"], None, "tokens", 0, self.positions, t["offset_bytes"], 0, t["bytes"])
-        block = None
-        if found[1]:
-            block = 0 if found[1] == "embedding" else self.head_block if found[1] == "head" else int(found[2]) + 1
+        name = name_of(t, self.head_block)
+        if t["label"] not in CLASS_OF:
+            self.report(f"arena: '{name}' is no known tensor")
+            return Tensor(name, None, "tokens", 0, self.positions, t["offset_bytes"], 0, t["bytes"])
         length = (t["to"] - t["from"]) % self.positions + 1
-        return Tensor(t["name"], block, found[3], t["from"], length, t["offset_bytes"],
+        return Tensor(name, t.get("block"), t["label"], t["from"], length, t["offset_bytes"],
                       t["offset_bytes"] + rounded(t["bytes"]), t["bytes"])
 
     def holds(self, tensor, position):

@@ -18,6 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 import plan_checker  # noqa: E402
+from plan_rules import name_of  # noqa: E402
 
 MODEL = {"family": "llama", "layers": 3, "width": 128, "heads": 2, "kv_heads": 2, "head_dim": 64, "mlp_width": 256,
          "vocabulary": 512, "max_positions": 64, "position": "rope", "norm": "rms", "activation": "silu_gated"}
@@ -95,6 +96,14 @@ def by_class(placed, position):
     return sums
 
 
+def fields(name):
+    """Returns label, block and micro-batch of a tensor with this name; the number of a fetched one is a position."""
+    *owner, label, number = name.split(".") if name[-1].isdigit() else (*name.split("."), "0")
+    blocks = {"embedding": 0, "head": len(CONFIGS) - 1}
+    return {"label": label, **({"block": blocks.get(owner[0], int(owner[-1]) + 1 if len(owner) > 1 else 0)} if owner else {}),
+            "micro_batch": 0 if label in ("fetched", "scratch") else int(number)}
+
+
 def right_plan():
     placed = tensors()
     device_bytes = max(at + units for _, at, units, _, _ in placed) * 256
@@ -118,13 +127,13 @@ def right_plan():
                   "d2h": [SEND2] * 3 + [SEND1] * 3 + [OUT3] * 3,
                   "host": [NORM] + [ADAM1] * 3 + [ADAM2] * 3},
         "arena": {"positions": 14, "tensors": [
-            {"name": name, "offset_bytes": at * 256, "bytes": units * 256, "from": first, "to": last}
+            {**fields(name), "offset_bytes": at * 256, "bytes": units * 256, "from": first, "to": last}
             for name, at, units, first, last in placed]},
     }
 
 
 def tensor(plan, name):
-    return next(t for t in plan["arena"]["tensors"] if t["name"] == name)
+    return next(t for t in plan["arena"]["tensors"] if name_of(t, len(CONFIGS) - 1) == name)
 
 
 def swap(order, a, b):
@@ -243,7 +252,7 @@ class PlanChecker(unittest.TestCase):
         tensor(plan, "embedding.gradient.0")["offset_bytes"] = tensor(plan, "layer.1.gradient.0")["offset_bytes"]
         tensor(plan, "layer.0.fetched.8")["offset_bytes"] = plan["memory"]["device_bytes"]
         plan["memory"]["device_bytes"] += LAYER * 2
-        plan["memory"]["by_class"] = by_class([(t["name"], 0, t["bytes"] // 256, t["from"], t["to"])
+        plan["memory"]["by_class"] = by_class([(name_of(t, len(CONFIGS) - 1), 0, t["bytes"] // 256, t["from"], t["to"])
                                                for t in plan["arena"]["tensors"]], 8)
         self.assertEqual(found(plan_checker.check_apart_in_time, *self.replay(plan, slow_lane="d2h")), "")
         shared = found(plan_checker.check_apart_in_time, *self.replay(plan, SEND1, "d2h", FETCH_F))

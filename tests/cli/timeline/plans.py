@@ -114,7 +114,7 @@ CLASSES = {
     "gradient_sum": "gradients",
     "scratch": "workspace",
 }
-PARTS = ("weights", "gradients", "optimizer", "activations", "staging", "workspace", "other", "gaps")
+PARTS = ("weights", "gradients", "optimizer", "activations", "staging", "workspace", "gaps")
 
 
 def live(tensor, position):
@@ -129,8 +129,7 @@ def occupancy(plan):
         there = [tensor for tensor in plan["arena"]["tensors"] if live(tensor, position)]
         row = dict.fromkeys(PARTS, 0)
         for tensor in there:
-            label = re.sub(r"[.]\d+$", "", tensor["name"]).split(".")[-1]
-            row[CLASSES.get(label, "other")] += -(-tensor["bytes"] // 256) * 256
+            row[CLASSES[tensor["label"]]] += -(-tensor["bytes"] // 256) * 256
         top = max((tensor["offset_bytes"] + tensor["bytes"] for tensor in there), default=0)
         row["gaps"] = max(0, top - sum(row.values()))
         rows.append(row)

@@ -59,7 +59,6 @@ static void expect(const struct ah_messages *m, enum ah_channel channel, uint64_
                    const char *label, uint64_t block)
 {
     const struct ah_message *message = &m->of[channel][micro_batch];
-    char name[96];
     assert_int_equal(message->at, at == SIZE_MAX ? AH_MESSAGES_NEVER : at);
     if (at != SIZE_MAX)
         assert_int_equal(m->number[channel][at], micro_batch);
@@ -68,9 +67,8 @@ static void expect(const struct ah_messages *m, enum ah_channel channel, uint64_
         return;
     }
     const struct ah_plan_tensor *tensor = &m->program->arena.tensors[message->tensor];
-    snprintf(name, sizeof name, "%s.%s.%llu", m->program->blocks[block].name, label,
-             (unsigned long long)micro_batch);
-    assert_string_equal(tensor->name, name);
+    assert_string_equal(ah_words_tensor[tensor->label], label);
+    assert_true(tensor->block == block && tensor->micro_batch == micro_batch);
     assert_int_equal(message->bytes, tensor->bytes);
     assert_true(message->from == tensor->from && message->to == tensor->to);
 }

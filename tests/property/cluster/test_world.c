@@ -233,10 +233,10 @@ static struct ah_plan_op *find_op(struct ah_plan *program, enum ah_plan_op_kind 
     return &program->ops[i];
 }
 
-static struct ah_plan_tensor *find_tensor(struct ah_plan *program, const char *label)
+static struct ah_plan_tensor *find_tensor(struct ah_plan *program, enum ah_tensor_label label)
 {
     size_t i = 0;
-    while (!strstr(program->arena.tensors[i].name, label))
+    while (program->arena.tensors[i].label != label)
         assert_true(++i < program->arena.n_tensors);
     return &program->arena.tensors[i];
 }
@@ -321,7 +321,7 @@ static void longer_message(struct ah_cluster_plan *plan)
 }
 static void shorter_place(struct ah_cluster_plan *plan)
 {
-    find_tensor(program_of(plan, 1), ".input.0")->bytes -= 64;
+    find_tensor(program_of(plan, 1), AH_TENSOR_INPUT)->bytes -= 64;
 }
 static void all_longer(struct ah_cluster_plan *plan)
 {
@@ -329,7 +329,7 @@ static void all_longer(struct ah_cluster_plan *plan)
     for (size_t i = 0; i < program->n_ops; i++)
         program->ops[i].bytes += program->ops[i].op == AH_PLAN_SEND_OUTPUT ? 64 : 0;
     for (size_t i = 0; i < program->arena.n_tensors; i++)
-        program->arena.tensors[i].bytes += strstr(program->arena.tensors[i].name, ".output.") ? 64 : 0;
+        program->arena.tensors[i].bytes += program->arena.tensors[i].label == AH_TENSOR_OUTPUT ? 64 : 0;
 }
 static void other_micro_batches(struct ah_cluster_plan *plan)
 {
@@ -346,7 +346,7 @@ static void never_sent(struct ah_cluster_plan *plan)
 static void no_place(struct ah_cluster_plan *plan)
 {
     struct ah_plan *program = program_of(plan, 1);
-    find_tensor(program, ".input.0")->name = program->arena.tensors[0].name;
+    find_tensor(program, AH_TENSOR_INPUT)->label = AH_TENSOR_SAVED;
 }
 
 /* Makes a deadlock: each stage frees a message's place only when it needs it, and the first does its forwards first. */
@@ -364,7 +364,7 @@ static void wait_in_a_circle(struct ah_cluster_plan *plan)
     memmove(&order[last], &order[last + 1], (n - last - 1) * sizeof *order);
     order[n - 1] = op;
     for (size_t i = 0; i < program->arena.n_tensors; i++)
-        if (strstr(program->arena.tensors[i].name, ".output."))
+        if (program->arena.tensors[i].label == AH_TENSOR_OUTPUT)
             program->arena.tensors[i].to = n - 1;
 }
 static void backward_before_its_message(struct ah_cluster_plan *plan)

@@ -24,7 +24,7 @@ struct family {
     struct ah_error err;
 };
 
-static void try_setting(struct family *f, const uint32_t numbers[AH_POLICIES_NUMBERS])
+static void try_setting(struct family *f, const uint32_t numbers[AH_PLAN_POLICY_NUMBERS])
 {
     const struct ah_evaluator_limits *limits = &f->planning->splits[0].evaluator.limits;
     struct ah_choice choice = {.configs = f->configs, .knobs = f->knobs, .costs = limits->costs};
@@ -45,7 +45,7 @@ static void try_setting(struct family *f, const uint32_t numbers[AH_POLICIES_NUM
 
 static void try_family(struct family *f)
 {
-    uint32_t sizes[AH_POLICIES_NUMBERS], at[AH_POLICIES_NUMBERS];
+    uint32_t sizes[AH_PLAN_POLICY_NUMBERS], at[AH_PLAN_POLICY_NUMBERS];
     ah_policies_sizes(&f->planning->job, f->policy, sizes);
     for (at[0] = 0; at[0] < sizes[0]; at[0]++)
         for (at[1] = 0; at[1] < sizes[1]; at[1]++)

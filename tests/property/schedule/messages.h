@@ -61,7 +61,8 @@ static inline void messages_check_lives(const struct messages_stage *s, size_t s
              (unsigned long long)micro_batch);
     const struct ah_plan_tensor *tensor = NULL;
     for (size_t t = 0; t < s->plan->arena.n_tensors; t++)
-        if (strcmp(s->plan->arena.tensors[t].name, name) == 0)
+        if (!strcmp(ah_words_tensor[s->plan->arena.tensors[t].label], label) &&
+            s->plan->arena.tensors[t].block == block && s->plan->arena.tensors[t].micro_batch == micro_batch)
             tensor = &s->plan->arena.tensors[t];
     if (!tensor)
         fail_msg("there is no '%s'", name);

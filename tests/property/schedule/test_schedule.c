@@ -119,21 +119,20 @@ static void check_memory(const struct ah_plan *plan)
         for (size_t k = 0; k < i; k++)
             if (t[k].offset_bytes < end && t[i].offset_bytes < t[k].offset_bytes + t[k].bytes &&
                 live_together(&t[i], &t[k]))
-                fail_msg("'%s' and '%s' overlap", t[i].name, t[k].name);
+                fail_msg("tensors %zu (%s) and %zu (%s) overlap", i, ah_words_tensor[t[i].label], k,
+                         ah_words_tensor[t[k].label]);
     }
     assert_int_equal(plan->memory.device_bytes,
                      (highest + AH_LAYOUT_ALIGN - 1) / AH_LAYOUT_ALIGN * AH_LAYOUT_ALIGN);
 }
 
-/* True if a tensor named after the block and `label` is alive at this position. */
+/* True if a tensor of the block, with a label that begins so, is alive at this position. */
 static bool holds(const struct ah_plan *plan, uint64_t block, const char *label, uint64_t p)
 {
-    const char *owner = plan->blocks[block].name;
-    size_t length = strlen(owner);
     for (size_t i = 0; i < plan->arena.n_tensors; i++) {
-        const char *name = plan->arena.tensors[i].name;
-        if (!strncmp(name, owner, length) && name[length] == '.' &&
-            !strncmp(name + length + 1, label, strlen(label)) && lives_at(&plan->arena.tensors[i], p))
+        const struct ah_plan_tensor *tensor = &plan->arena.tensors[i];
+        if (tensor->block == block && !strncmp(ah_words_tensor[tensor->label], label, strlen(label)) &&
+            lives_at(tensor, p))
             return true;
     }
     return false;

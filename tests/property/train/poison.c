@@ -26,8 +26,7 @@ static bool stays(const struct poison *poison, const struct ah_plan_tensor *tens
 static bool is_born_at(const struct poison *poison, size_t tensor, uint64_t position)
 {
     const struct ah_plan_tensor *it = &poison->plan->arena.tensors[tensor];
-    return it->from == position && !stays(poison, it) &&
-           poison->addresses.tensors[tensor].name.label != AH_TENSOR_FETCHED;
+    return it->from == position && !stays(poison, it) && it->label != AH_TENSOR_FETCHED;
 }
 
 static void find_kept(struct poison *poison)
@@ -156,7 +155,7 @@ static void begin_position(struct poison *poison, uint64_t position, unsigned ch
             memset(arena + unit * POISON_UNIT, POISON_BYTE, POISON_UNIT);
     for (size_t i = 0; i < poison->plan->arena.n_tensors; i++)
         if (is_born_at(poison, i, position))
-            atomic_fetch_add(&poison->born[poison->addresses.tensors[i].name.label], 1);
+            atomic_fetch_add(&poison->born[poison->plan->arena.tensors[i].label], 1);
 }
 
 static void begin_fetch(struct poison *poison, uint64_t issue_after, const struct hooked_op *op)
@@ -164,7 +163,7 @@ static void begin_fetch(struct poison *poison, uint64_t issue_after, const struc
     uint64_t from = (issue_after + 1) % poison->plan->arena.positions;
     for (size_t i = 0; i < poison->plan->arena.n_tensors; i++) {
         const struct ah_plan_tensor *tensor = &poison->plan->arena.tensors[i];
-        if (poison->addresses.tensors[i].name.label != AH_TENSOR_FETCHED || tensor->from != from ||
+        if (tensor->label != AH_TENSOR_FETCHED || tensor->from != from ||
             tensor->offset_bytes != op->op->arg[0].offset_bytes)
             continue;
         memset(op->arenas[AH_ARENA_DEVICE] + tensor->offset_bytes, POISON_BYTE, tensor->bytes);

@@ -20,6 +20,7 @@
 #define AH_TESTS_PROPERTY_TRAIN_POISON_H
 
 #include "runtime/schedule/graph.h"
+#include "runtime/schedule/layout.h"
 #include "runtime/train/addresses.h"
 #include "tests/support/hooked.h"
 

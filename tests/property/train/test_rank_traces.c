@@ -151,11 +151,12 @@ static void place_positions(struct trace *t)
 static const struct ah_plan_tensor *find_tensor(const struct ah_plan *plan, uint64_t block, const char *label,
                                                 uint64_t micro_batch)
 {
-    char name[96];
-    snprintf(name, sizeof name, "%s.%s.%" PRIu64, plan->blocks[block].name, label, micro_batch);
-    for (size_t i = 0; i < plan->arena.n_tensors; i++)
-        if (strcmp(plan->arena.tensors[i].name, name) == 0)
-            return &plan->arena.tensors[i];
+    for (size_t i = 0; i < plan->arena.n_tensors; i++) {
+        const struct ah_plan_tensor *tensor = &plan->arena.tensors[i];
+        if (!strcmp(ah_words_tensor[tensor->label], label) && tensor->block == block &&
+            tensor->micro_batch == micro_batch)
+            return tensor;
+    }
     return NULL;
 }
 
@@ -235,7 +236,7 @@ static void check_message(const struct hop *hop, uint64_t step, uint64_t m,
         FAIL(hop->to, "position %" PRIu64 " of step %" PRIu64 " begins before its message is there", user,
              step + 1);
     if (place)
-        check_place(hop->to, step, place->from, receive->start_ns, place->name);
+        check_place(hop->to, step, place->from, receive->start_ns, ah_words_tensor[place->label]);
 }
 
 static void check_hop(const struct hop *hop)

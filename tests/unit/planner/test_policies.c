@@ -17,7 +17,7 @@ static void open_job(struct test_job *j, uint64_t micro_batches)
 
 static const struct {
     enum ah_policy policy;
-    uint32_t numbers[AH_POLICIES_NUMBERS];
+    uint32_t numbers[AH_PLAN_POLICY_NUMBERS];
     const char *activations, *weights, *optimizer;
 } settings[] = {
     {AH_POLICY_RESIDENT, {0}, "kkkkkkkk", "dddddddd", "dddddddd"},
@@ -82,14 +82,14 @@ TEST(policies, place_only_what_blocks_may_have)
 
 TEST(policies, families_are_as_large_as_documented)
 {
-    static const uint32_t expected[][AH_POLICIES_NUMBERS] = {
+    static const uint32_t expected[][AH_PLAN_POLICY_NUMBERS] = {
         [AH_POLICY_RESIDENT] = {3, 1, 1},    [AH_POLICY_ZERO_OFFLOAD] = {2, 9, 1},
         [AH_POLICY_PATRICKSTAR] = {2, 9, 9}, [AH_POLICY_STRONGHOLD] = {2, 7, 2},
         [AH_POLICY_STREAM] = {2, 2, 1},      [AH_POLICY_AUTOHETE_PAPER] = {7, 17, 1}};
     struct test_job j;
     open_job(&j, 1);
     for (size_t policy = 0; policy < sizeof expected / sizeof *expected; policy++) {
-        uint32_t sizes[AH_POLICIES_NUMBERS];
+        uint32_t sizes[AH_PLAN_POLICY_NUMBERS];
         ah_policies_sizes(&j.job, (enum ah_policy)policy, sizes);
         assert_memory_equal(sizes, expected[policy], sizeof sizes);
     }

@@ -2,6 +2,7 @@
  *
  * Checks plans against their model and machine. Valid plans pass. Differences that only these show are noticed.
  */
+#include "planner/policies/policies.h"
 #include "planner/verify.h"
 #include "runtime/schedule/check.h"
 #include "tests/property/planner/requests.h"
@@ -39,6 +40,26 @@ TEST(verify, each_policy_is_known_by_its_plans)
     }
 }
 
+/* Checks that no numbers of the plan's policy give its blocks, and that numbers out of range are named. */
+static void try_all_numbers(struct test_request *t)
+{
+    const struct ah_job job = {.n_blocks = t->plan.n_blocks};
+    uint64_t numbers[AH_PLAN_POLICY_NUMBERS] = {0};
+    uint32_t sizes[AH_PLAN_POLICY_NUMBERS];
+    t->plan.policy_numbers = numbers;
+    t->plan.n_policy_numbers = ah_policies_sizes(&job, t->plan.policy, sizes);
+    for (numbers[0] = 0; numbers[0] < sizes[0]; numbers[0]++)
+        for (numbers[1] = 0; numbers[1] < sizes[1]; numbers[1]++)
+            for (numbers[2] = 0; numbers[2] < sizes[2]; numbers[2]++)
+                CHECK_FAILS(ah_verify_policy(&t->plan, &t->err), t->err, AH_E_DOCUMENT,
+                            "does not produce such block configs");
+    memset(numbers, 0, sizeof numbers);
+    numbers[0] = sizes[0];
+    CHECK_FAILS(ah_verify_policy(&t->plan, &t->err), t->err, AH_E_DOCUMENT, "policy_numbers[0]: is ");
+    t->plan.n_policy_numbers--;
+    CHECK_FAILS(ah_verify_policy(&t->plan, &t->err), t->err, AH_E_DOCUMENT, "policy_numbers: there are ");
+}
+
 /* The block configs of this `optimal` plan are possible under no other policy. */
 TEST(verify, no_policy_places_others_blocks)
 {
@@ -49,8 +70,7 @@ TEST(verify, no_policy_places_others_blocks)
         t.plan.policy = (enum ah_policy)policy;
         t.plan.scheduling = AH_SCHEDULING_FIFO;
         t.plan.micro_batch_order = AH_MICRO_BATCH_MAJOR;
-        CHECK_FAILS(ah_verify_policy(&t.plan, &t.err), t.err, AH_E_DOCUMENT,
-                    "does not produce such block configs");
+        try_all_numbers(&t);
     }
     t.plan.policy = AH_POLICY_STREAM;
     t.plan.scheduling = AH_SCHEDULING_PRIORITY;

@@ -48,18 +48,9 @@ int ah_planner_emulated(const struct ah_machine *machine, enum ah_dtype dtype, s
     return AH_OK;
 }
 
-/* Records the techniques forbidden by the request as an annotation of the plan. */
-static int fill_annotations(const struct ah_planning *p, struct ah_plan *plan, struct ah_error *err)
+static int fill_without(const struct ah_planning *p, struct ah_plan *plan, struct ah_error *err)
 {
-    if (!p->without)
-        return AH_OK;
-    struct ah_text_pair *pair = ah_arena_array(p->arena, 1, sizeof *pair);
-    if (!pair)
-        return ah_error_memory(err);
-    *pair = (struct ah_text_pair){"without", p->without};
-    plan->annotations = pair;
-    plan->n_annotations = 1;
-    return AH_OK;
+    return ah_restriction_list(p->request->without, p->arena, &plan->without, &plan->n_without, err);
 }
 
 /* Adds the algorithms measured on the machine for the job's products, and names them in the signature. */
@@ -132,7 +123,7 @@ static int fill_plan(struct ah_planning *p, struct ah_plan *ret_plan, struct ah_
     rc = rc ? rc
             : ah_planner_emulated(p->request->machine, p->training.dtype, p->arena,
                                   &ret_plan->inputs.emulated, err);
-    return rc ? rc : fill_annotations(p, ret_plan, err);
+    return rc ? rc : fill_without(p, ret_plan, err);
 }
 
 /* ---- one policy ---- */

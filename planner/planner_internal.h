@@ -22,7 +22,6 @@ struct ah_planning {
     struct ah_arena *arena;
     struct ah_job job;
     struct ah_restriction restriction;
-    const char *without; /* the forbidden techniques, comma-separated; in the arena; NULL: none */
     uint64_t device_capacity_bytes, reserve_bytes; /* if the reserve is larger, no plan fits */
     uint64_t host_capacity_bytes, process_bytes;
     struct ah_plan_what_if *what_if; /* in the arena, with room for AH_WHAT_IFS */

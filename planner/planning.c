@@ -113,7 +113,7 @@ static int init_splits(struct ah_planning *p, struct ah_error *err)
                                              .costs = &split->costs,
                                              .device_bytes = ah_planning_arena_bytes(p),
                                              .host_bytes = p->host_capacity_bytes - p->process_bytes,
-                                             .restriction = p->without ? &p->restriction : NULL,
+                                             .restriction = p->request->without ? &p->restriction : NULL,
                                              .stop = must_stop,
                                              .context = p};
         rc = rc ? rc : ah_evaluator_init(&split->evaluator, &limits, err);
@@ -140,21 +140,6 @@ static int check_micro_batches(const struct ah_planning *p, struct ah_error *err
                         p->training.micro_batches, p->request->model->name, most);
 }
 
-static int init_restriction(struct ah_planning *p, struct ah_error *err)
-{
-    struct ah_buffer words = {0};
-    if (!p->request->without)
-        return AH_OK;
-    for (size_t i = 0; i < AH_TECHNIQUES; i++)
-        if (p->request->without >> i & 1)
-            ah_buffer_printf(&words, "%s%s", words.size ? "," : "", ah_words_technique[i]);
-    p->without = words.failed ? NULL : ah_arena_strdup(p->arena, words.data);
-    ah_buffer_release(&words);
-    if (!p->without)
-        return ah_error_memory(err);
-    return ah_restriction_init(&p->restriction, &p->job, p->request->without, p->arena, err);
-}
-
 int ah_planning_init(struct ah_planning *planning, const struct ah_plan_request *request,
                      struct ah_arena *arena, struct ah_error *err)
 {
@@ -176,7 +161,9 @@ int ah_planning_init(struct ah_planning *planning, const struct ah_plan_request 
     if (!rc)
         rc = ah_job_init(&planning->job, request->model, &planning->training, arena, err);
     if (!rc)
-        rc = init_restriction(planning, err);
+        rc = request->without
+                 ? ah_restriction_init(&planning->restriction, &planning->job, request->without, arena, err)
+                 : AH_OK;
     if (!rc)
         rc = init_splits(planning, err);
     if (rc)

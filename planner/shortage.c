@@ -13,6 +13,7 @@
 #include "base/units.h"
 
 #include <stdio.h>
+#include <string.h>
 
 const char ah_shortage_device[] = "device memory";
 const char ah_shortage_host[] = "host memory";
@@ -117,18 +118,20 @@ int ah_shortage_say(const struct ah_planning *p, const struct ah_diagnosis *diag
     const struct side first = {diagnosis->resource, diagnosis->needed_bytes, diagnosis->available_bytes};
     const struct side other = {diagnosis->other_resource, diagnosis->other_needed_bytes,
                                diagnosis->other_available_bytes};
-    char texts[2][200] = {"", ""};
+    char texts[2][200] = {"", ""}, without[200] = "";
+    for (unsigned i = 0; i < AH_TECHNIQUES; i++)
+        if (p->request->without >> i & 1)
+            snprintf(without + strlen(without), sizeof without - strlen(without), "%s%s",
+                     without[0] ? "," : " without ", ah_words_technique[i]);
     print_side(texts[0], sizeof texts[0], &first, diagnosis->at_least);
     if (other.name)
         print_side(texts[1], sizeof texts[1], &other, diagnosis->at_least);
-    return ah_error_set(err, diagnosis->proven ? AH_E_INFEASIBLE : AH_E_NO_PLAN,
-                        "'%s' with policy %s%s%s on '%s': %s; %s%s%s", p->request->model->name,
-                        ah_words_policy[p->request->policy], p->without ? " without " : "",
-                        p->without ? p->without : "", p->request->machine->name,
-                        diagnosis->proven ? "no plan exists" : "no plan was found, but one may still exist",
-                        texts[0],
-                        !other.name       ? ""
-                        : diagnosis->both ? "; and "
-                                          : "; or ",
-                        texts[1]);
+    return ah_error_set(
+        err, diagnosis->proven ? AH_E_INFEASIBLE : AH_E_NO_PLAN, "'%s' with policy %s%s on '%s': %s; %s%s%s",
+        p->request->model->name, ah_words_policy[p->request->policy], without, p->request->machine->name,
+        diagnosis->proven ? "no plan exists" : "no plan was found, but one may still exist", texts[0],
+        !other.name       ? ""
+        : diagnosis->both ? "; and "
+                          : "; or ",
+        texts[1]);
 }

@@ -74,17 +74,16 @@ static int make_request(struct verify *v)
         rc = ah_verify_input("machine", &plan->inputs.machine, v->inputs->machine_sha256, v->err);
     if (rc)
         return rc;
-    v->request =
-        (struct ah_plan_request){.model = v->inputs->model,
-                                 .model_sha256 = v->inputs->model_sha256,
-                                 .machine = v->inputs->machine,
-                                 .machine_sha256 = v->inputs->machine_sha256,
-                                 .training = plan->training,
-                                 .device_bytes = plan->memory.device_capacity_bytes,
-                                 .host_bytes = asked_host_bytes(plan),
-                                 .policy = plan->policy,
-                                 .scheduling = plan->scheduling,
-                                 .without = ah_restriction_read(plan->annotations, plan->n_annotations)};
+    v->request = (struct ah_plan_request){.model = v->inputs->model,
+                                          .model_sha256 = v->inputs->model_sha256,
+                                          .machine = v->inputs->machine,
+                                          .machine_sha256 = v->inputs->machine_sha256,
+                                          .training = plan->training,
+                                          .device_bytes = plan->memory.device_capacity_bytes,
+                                          .host_bytes = asked_host_bytes(plan),
+                                          .policy = plan->policy,
+                                          .scheduling = plan->scheduling,
+                                          .without = ah_restriction_bits(plan->without, plan->n_without)};
     struct ah_error cause = {0};
     rc = ah_planning_init(&v->planning, &v->request, &v->arena, &cause);
     if (rc && rc != AH_E_MEMORY)

@@ -464,6 +464,7 @@ static const struct ah_field plan_fields[] = {
     AH_ROW_GROUP(ah_cluster_plan, training, &training_table, "What is trained, and in which portions."),
     AH_ROW_WORD(ah_cluster_plan, tp_mode, ah_words_tp_mode, "Do all types of GPU have the same degree?"),
     AH_ROW_WORD(ah_cluster_plan, policy, ah_words_cluster_policy, "How the GPUs were arranged."),
+    AH_ROW_WITHOUT(ah_cluster_plan),
     {.name = "pipelines",
      AH_GROUPS_AT(ah_cluster_plan, pipelines, &pipeline_table),
      .min_items = 1,

@@ -138,6 +138,8 @@ struct ah_cluster_plan {
     struct ah_cluster_plan_training training;
     enum ah_tp_mode tp_mode;
     enum ah_cluster_policy policy;
+    unsigned *without; /* as in plans */
+    size_t n_without;
     struct ah_cluster_plan_pipeline *pipelines;
     size_t n_pipelines;
     struct ah_cluster_plan_segment *segments;

@@ -116,6 +116,8 @@ struct ah_field_table {
 #define AH_TEXTS_AT(tag, member)  .type = AH_FIELD_TEXT, AH_LIST_OFFSETS(tag, member, const char **)
 #define AH_WORD_AT(tag, member, list)                                                                        \
     .type = AH_FIELD_WORD, .offset = offsetof(struct tag, member), .words = (list)
+#define AH_WORDS_AT(tag, member, list_)                                                                      \
+    .type = AH_FIELD_WORD, AH_LIST_OFFSETS(tag, member, unsigned *), .words = (list_)
 #define AH_GROUP_AT(tag, member, of)                                                                         \
     .type = AH_FIELD_GROUP, .offset = offsetof(struct tag, member), .table = (of)
 #define AH_GROUPS_AT(tag, member, of)                                                                        \

@@ -19,6 +19,7 @@ const char *const ah_words_accumulator[] = {AH_ACCUMULATOR_WORDS(WORD) NULL};
 const char *const ah_words_plan_op[] = {AH_PLAN_OP_WORDS(WORD) NULL};
 const char *const ah_words_plan_status[] = {AH_PLAN_STATUS_WORDS(WORD) NULL};
 const char *const ah_words_tensor[] = {AH_BLOCK_TENSOR_WORDS(WORD) AH_SHARED_TENSOR_WORDS(WORD) NULL};
+const char *const ah_words_technique[] = {AH_TECHNIQUE_WORDS(WORD) NULL};
 const char *const ah_words_what_if[] = {AH_WHAT_IF_WORDS(WORD) NULL};
 
 static const char *const kind_words[] = {"plan", NULL};
@@ -368,6 +369,7 @@ static const struct ah_field plan_fields[] = {
      AH_GROUP_AT(ah_plan, threads, &threads_table),
      .flags = AH_FIELD_OPTIONAL,
      .about = "Cores of the lanes."},
+    AH_ROW_WITHOUT(ah_plan),
     {.name = "policy_numbers",
      AH_COUNTS_AT(ah_plan, policy_numbers),
      .flags = AH_FIELD_OPTIONAL,

@@ -58,6 +58,15 @@
     X(AH_TENSOR_SCRATCH, "scratch") X(AH_TENSOR_RESIDUAL_GRADIENT, "residual_gradient")
 #define AH_SHARED_TENSOR_WORDS(X)                                                                            \
     X(AH_TENSOR_STATE_RING, "state_ring") X(AH_TENSOR_TOKENS, "tokens")
+/* Techniques that a plan may be forbidden to use: first those of configs, then those of orders. */
+#define AH_TECHNIQUE_WORDS(X)                                                                                \
+    X(AH_TECHNIQUE_KEEP, "keep") X(AH_TECHNIQUE_SELECTIVE, "selective")                                      \
+    X(AH_TECHNIQUE_RECOMPUTE, "recompute") X(AH_TECHNIQUE_DEVICE_WEIGHTS, "device-weights")                  \
+    X(AH_TECHNIQUE_HOST_WEIGHTS, "host-weights") X(AH_TECHNIQUE_DEVICE_OPTIMIZER, "device-optimizer")        \
+    X(AH_TECHNIQUE_HOST_OPTIMIZER, "host-optimizer") X(AH_TECHNIQUE_STREAMED, "streamed")                    \
+    X(AH_TECHNIQUE_BACKWARD_OVERLAP, "backward-overlap")   /* host and streamed updates during backward */   \
+    X(AH_TECHNIQUE_ITERATION_OVERLAP, "iteration-overlap") /* work of an iteration during the next */        \
+    X(AH_TECHNIQUE_TILES, "tiles")                         /* without it, whole vectors are sent, updated */
 #define AH_WHAT_IF_WORDS(X)                                                                                  \
     X(AH_WHAT_IF_DEVICE_MEMORY, "device.memory_bytes") X(AH_WHAT_IF_HOST_MEMORY, "host.memory_bytes")
 #define AH_PLAN_STATUS_WORDS(X)                                                                              \
@@ -71,6 +80,7 @@ enum ah_micro_order { AH_MICRO_ORDER_WORDS(AH_WORD_VALUE) };
 enum ah_accumulator { AH_ACCUMULATOR_WORDS(AH_WORD_VALUE) };
 enum ah_plan_op_kind { AH_PLAN_OP_WORDS(AH_WORD_VALUE) };
 enum ah_plan_status { AH_PLAN_STATUS_WORDS(AH_WORD_VALUE) };
+enum ah_technique { AH_TECHNIQUE_WORDS(AH_WORD_VALUE) AH_TECHNIQUES };
 enum ah_tensor_label {
     AH_BLOCK_TENSOR_WORDS(AH_WORD_VALUE) AH_SHARED_TENSOR_WORDS(AH_WORD_VALUE) AH_TENSOR_LABELS
 };
@@ -84,6 +94,7 @@ extern const char *const ah_words_accumulator[];
 extern const char *const ah_words_plan_op[];
 extern const char *const ah_words_plan_status[];
 extern const char *const ah_words_tensor[];
+extern const char *const ah_words_technique[];
 extern const char *const ah_words_what_if[];
 
 /* A document that the plan was made from: its name and the sha256 of its canonical text. */
@@ -281,7 +292,9 @@ struct ah_plan {
     enum ah_scheduling scheduling;
     enum ah_micro_order micro_batch_order;
     struct ah_plan_threads *threads; /* (optional) NULL: the device's own choice */
-    uint64_t *policy_numbers;        /* of the policy's setting (planner/policies/policies.c) */
+    unsigned *without; /* enum ah_technique, ascending: techniques that the plan was forbidden to use */
+    size_t n_without;
+    uint64_t *policy_numbers; /* of the policy's setting (planner/policies/policies.c) */
     size_t n_policy_numbers;
     struct ah_plan_knobs knobs;
     struct ah_plan_staging staging;

@@ -11,6 +11,13 @@
 extern const struct ah_field_table ah_plan_table;         /* for struct ah_plan */
 extern const struct ah_field_table ah_plan_exposed_table; /* for struct ah_plan_by_lane */
 
+#define AH_ROW_WITHOUT(tag)                                                                                  \
+    {                                                                                                        \
+        .name = "without", AH_WORDS_AT(tag, without, ah_words_technique),                                    \
+        .flags = AH_FIELD_OPTIONAL | AH_FIELD_UNIQUE, .max_items = AH_TECHNIQUES,                            \
+        .about = "Techniques that the plan was forbidden to use."                                            \
+    }
+
 /* A row, with its comma, for the time that a lane works: element `value` of a member busy_us. */
 #define AH_ROW_BUSY(tag, value, word, does)                                                                  \
     {.name = word "_us", AH_NUMBER_AT(tag, busy_us[value]), .max = 1e15, .about = "Time of " does "."},

@@ -60,6 +60,12 @@ static void put_headline(struct ah_cli *cli, const struct ah_cluster_plan *plan)
                      sums.data ? sums.data : "", ah_words_dtype[plan->training.dtype],
                      ah_words_dtype[plan->training.state_dtype], clip,
                      plan->tp_mode == AH_TP_SYMMETRIC ? "symmetric" : "asymmetric");
+    struct ah_buffer without = {0};
+    ah_plan_put_without(&without, plan->without, plan->n_without);
+    if (without.size)
+        ah_buffer_printf(&cli->out, "planned%s\n", without.data + 1);
+    cli->out.failed |= without.failed;
+    ah_buffer_release(&without);
     ah_buffer_release(&sums);
     ah_cli_fit(cli, mark, 0);
 }

@@ -36,6 +36,7 @@ static void put_policy(struct ah_buffer *out, const struct ah_plan *plan)
     ah_buffer_printf(out, "policy %s", ah_words_policy[plan->policy]);
     if (plan->scheduling != AH_SCHEDULING_PRIORITY)
         ah_buffer_printf(out, ", scheduling %s", ah_words_scheduling[plan->scheduling]);
+    ah_plan_put_without(out, plan->without, plan->n_without);
     ah_buffer_puts(out, "; ");
     ah_plan_put_quality(out, &plan->solver);
 }

@@ -11,6 +11,12 @@
 #include <math.h>
 #include <string.h>
 
+void ah_plan_put_without(struct ah_buffer *out, const unsigned *techniques, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ah_buffer_printf(out, "%s%s", i ? ", " : ", without ", ah_words_technique[techniques[i]]);
+}
+
 /* ---- what limits the speed ---- */
 
 /* Fractions of the step: from the first on, a lane is the bottleneck; from the second on, the busiest lane is named

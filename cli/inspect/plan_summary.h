@@ -12,6 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Appends ", without streamed, tiles"; nothing if the plan was forbidden nothing. */
+void ah_plan_put_without(struct ah_buffer *out, const unsigned *techniques, size_t n);
+
 /* Appends what limits the speed: "Host Adam is the bottleneck: it is busy 96 % of the step; of the step compute waits
  * 12 % for host Adam." A lane is called the bottleneck if it is busy for 95 % of the step or more. If no lane is, the
  * sentence says so. */

@@ -66,7 +66,7 @@ extern const char *const ah_request_words_quick[];
     {"scheduling", 0, AH_OPTION_WORD, "WORD", ah_words_scheduling, AH_REQUEST_FIELD(scheduling),             \
      "which op a free lane takes first (default priority; of policies but optimal and autohete-paper, only fifo)"}, \
     {"without", 0, AH_OPTION_TEXTS, "LIST", ah_words_technique, AH_REQUEST_FIELD(without),                   \
-     "do not use these techniques (separated by commas); the plan's annotations list them"},                 \
+     "do not use these techniques (separated by commas); the plan lists them"},                 \
     {"effort", 0, AH_OPTION_COUNT, "N|quick", ah_request_words_quick, AH_REQUEST_FIELD(effort),              \
      "how long to search, 1 (quick) to 5 (default 2)"}
 /* clang-format on */

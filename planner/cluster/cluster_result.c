@@ -52,10 +52,16 @@ static bool add_annotation(const struct ah_cluster_planning *p, const char *key,
     return copy;
 }
 
+static int fill_without(const struct ah_cluster_planning *p, struct ah_cluster_plan *plan,
+                        struct ah_error *err)
+{
+    return ah_restriction_list(ah_offload_techniques_of(p->request->without), p->arena, &plan->without,
+                               &plan->n_without, err);
+}
+
 /* Notes how many settings were not searched, and what the request restricts. */
 static int annotate(const struct ah_cluster_planning *p, struct ah_cluster_plan *plan, struct ah_error *err)
 {
-    const unsigned without = p->request->without;
     char text[160];
     bool done = true;
     plan->annotations = ah_arena_array(p->arena, 4, sizeof *plan->annotations);
@@ -72,14 +78,6 @@ static int annotate(const struct ah_cluster_planning *p, struct ah_cluster_plan 
     if (p->request->tp && !p->request->sums_stay) {
         snprintf(text, sizeof text, "%" PRIu64 ", as asked for", p->request->tp);
         done = done && add_annotation(p, "tp", text, plan);
-    }
-    if (without) {
-        int length = 0;
-        for (size_t i = 0; i < AH_OFFLOAD_TECHNIQUES; i++)
-            if (without & ah_offload_techniques[i].without)
-                length += snprintf(text + length, sizeof text - (size_t)length, ",%s",
-                                   ah_words_technique[ah_offload_techniques[i].technique]);
-        done &= add_annotation(p, "without", text + 1, plan);
     }
     return done ? AH_OK : ah_error_memory(err);
 }
@@ -98,6 +96,7 @@ int ah_cluster_result_write(const struct ah_cluster_planning *p, enum ah_cluster
     plan.predicted.estimated = best->setting->estimated;
     certify(p, &plan);
     rc = annotate(p, &plan, err);
+    rc = rc ? rc : fill_without(p, &plan, err);
     if (rc)
         return rc;
     *ret_plan = plan;

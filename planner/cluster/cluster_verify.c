@@ -129,7 +129,7 @@ static int build_costs(struct verify *v, const uint64_t *tp, struct ah_cluster_p
         .tp = tp,
         .separate_sums =
             ah_cluster_plan_first_sums(v->training.sums, v->training.n_sums, v->plan->n_pipelines) > 0,
-        .without = ah_offload_without(ah_restriction_read(v->plan->annotations, v->plan->n_annotations))};
+        .without = ah_offload_without(ah_restriction_bits(v->plan->without, v->plan->n_without))};
     struct ah_error cause = {0};
     bool estimated = false;
     int rc = ah_cluster_costs_build(&input, v->arena, ret_problem, &estimated, &cause);

@@ -24,6 +24,15 @@ unsigned ah_offload_without(uint32_t techniques)
     return without;
 }
 
+uint32_t ah_offload_techniques_of(unsigned without)
+{
+    uint32_t techniques = 0;
+    for (size_t i = 0; i < AH_OFFLOAD_TECHNIQUES; i++)
+        if (without & ah_offload_techniques[i].without)
+            techniques |= UINT32_C(1) << ah_offload_techniques[i].technique;
+    return techniques;
+}
+
 struct ah_offload_host ah_offload_share(const struct ah_cluster_node *node, uint64_t gpus)
 {
     uint64_t reserve = node->host_memory_bytes / RESERVE_PART;

@@ -46,6 +46,9 @@ extern const struct ah_offload_technique {
 /* Returns the enum ah_offload_without bits for `techniques` (bits as in planner/policies/restriction.h). */
 unsigned ah_offload_without(uint32_t techniques);
 
+/* Returns a bit for each enum ah_technique that `without` forbids. */
+uint32_t ah_offload_techniques_of(unsigned without);
+
 /* One GPU's share of the host. */
 struct ah_offload_host {
     double link_bytes_per_s;

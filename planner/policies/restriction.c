@@ -8,12 +8,6 @@
 
 #include <string.h>
 
-const char *const ah_words_technique[] = {
-#define WORD(name, word) word,
-    AH_TECHNIQUE_WORDS(WORD)
-#undef WORD
-        NULL};
-
 enum ah_technique ah_restriction_technique(const char *name, size_t length)
 {
     unsigned t = 0;
@@ -23,20 +17,26 @@ enum ah_technique ah_restriction_technique(const char *name, size_t length)
     return t;
 }
 
-uint32_t ah_restriction_read(const struct ah_text_pair *annotations, size_t n)
+uint32_t ah_restriction_bits(const unsigned *techniques, size_t n)
 {
-    uint32_t without = 0;
-    for (size_t i = 0; i < n; i++) {
-        const char *at = annotations[i].value;
-        while (!strcmp(annotations[i].key, "without") && *at) {
-            size_t length = strcspn(at, ",");
-            enum ah_technique technique = ah_restriction_technique(at, length);
-            if (technique != AH_TECHNIQUES)
-                without |= UINT32_C(1) << technique;
-            at += length + (at[length] == ',');
-        }
-    }
-    return without;
+    uint32_t bits = 0;
+    for (size_t i = 0; i < n; i++)
+        bits |= UINT32_C(1) << techniques[i];
+    return bits;
+}
+
+int ah_restriction_list(uint32_t bits, struct ah_arena *arena, unsigned **ret_techniques, size_t *ret_n,
+                        struct ah_error *err)
+{
+    unsigned *techniques = bits ? ah_arena_array(arena, AH_TECHNIQUES, sizeof *techniques) : NULL;
+    if (bits && !techniques)
+        return ah_error_memory(err);
+    *ret_n = 0;
+    for (unsigned i = 0; i < AH_TECHNIQUES; i++)
+        if (bits >> i & 1)
+            techniques[(*ret_n)++] = i;
+    *ret_techniques = techniques;
+    return AH_OK;
 }
 
 enum {

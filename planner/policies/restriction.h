@@ -20,34 +20,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* First the techniques that restrict configs, then those that restrict orders. */
-#define AH_TECHNIQUE_WORDS(X)                                                                                \
-    X(KEEP, "keep")                                                                                          \
-    X(SELECTIVE, "selective")                                                                                \
-    X(RECOMPUTE, "recompute")                                                                                \
-    X(DEVICE_WEIGHTS, "device-weights")                                                                      \
-    X(HOST_WEIGHTS, "host-weights")                                                                          \
-    X(DEVICE_OPTIMIZER, "device-optimizer")                                                                  \
-    X(HOST_OPTIMIZER, "host-optimizer")                                                                      \
-    X(STREAMED, "streamed")                                                                                  \
-    X(BACKWARD_OVERLAP, "backward-overlap")   /* host and streamed updates during backward */                \
-    X(ITERATION_OVERLAP, "iteration-overlap") /* work of an iteration during the next */                     \
-    X(TILES, "tiles")                         /* without it, whole vectors are sent and updated */
-
-enum ah_technique {
-#define AH_TECHNIQUE_NAME(name, word) AH_TECHNIQUE_##name,
-    AH_TECHNIQUE_WORDS(AH_TECHNIQUE_NAME)
-#undef AH_TECHNIQUE_NAME
-        AH_TECHNIQUES
-};
-
-extern const char *const ah_words_technique[];
-
 /* Returns the technique named by the first `length` characters of `name`; AH_TECHNIQUES: none. */
 enum ah_technique ah_restriction_technique(const char *name, size_t length);
 
-/* Returns a bit for each technique named in a plan's annotation "without". Skips unknown words. */
-uint32_t ah_restriction_read(const struct ah_text_pair *annotations, size_t n);
+/* Returns a bit for each technique in a list of enum ah_technique. */
+uint32_t ah_restriction_bits(const unsigned *techniques, size_t n);
+
+/* Lists the techniques of `bits` in `arena`, ascending; NULL: there are none. AH_E_MEMORY. */
+int ah_restriction_list(uint32_t bits, struct ah_arena *arena, unsigned **ret_techniques, size_t *ret_n,
+                        struct ah_error *err);
 
 /* What a restriction allows. A zeroed struct restricts nothing. */
 struct ah_restriction {

@@ -55,6 +55,7 @@ ALWAYS = {
     "model.annotations.shape": "free notes",
     "policy": "another one that places and orders blocks so; where alternatives are listed, they tell",
     "scheduling": "another word that gives the same orders",
+    "without": "techniques that would make no difference", "without[]": "techniques that would make no difference",
     "policy_numbers": "other numbers that give the same blocks",
     "policy_numbers[]": "other numbers that give the same blocks",
     "knobs.fetch_ahead": "another distance that gives the same ops",

@@ -154,12 +154,17 @@ TEST(restriction, nothing_left)
     ah_arena_release(&f.arena);
 }
 
-TEST(restriction, is_read_from_annotations)
+TEST(restriction, bits_and_lists_say_the_same)
 {
-    const struct ah_text_pair annotations[] = {
-        {"solver", "keep"}, {"without", "streamed,unheard-of,tiles"}, {"without", "host-weights,keepsake"}};
-    assert_int_equal(ah_restriction_read(annotations, 3), UINT32_C(1) << AH_TECHNIQUE_STREAMED |
-                                                              UINT32_C(1) << AH_TECHNIQUE_TILES |
-                                                              UINT32_C(1) << AH_TECHNIQUE_HOST_WEIGHTS);
-    assert_int_equal(ah_restriction_read(NULL, 0), 0);
+    struct ah_arena arena = {0};
+    struct ah_error err = {0};
+    for (uint32_t bits = 0; bits < UINT32_C(1) << AH_TECHNIQUES; bits += 37) {
+        unsigned *techniques = NULL;
+        size_t n = 0;
+        CHECK_OK(ah_restriction_list(bits, &arena, &techniques, &n, &err), err);
+        assert_int_equal(ah_restriction_bits(techniques, n), bits);
+        for (size_t i = 1; i < n; i++)
+            assert_true(techniques[i - 1] < techniques[i]);
+    }
+    ah_arena_release(&arena);
 }

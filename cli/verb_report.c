@@ -79,7 +79,7 @@ static void put_step(struct ah_cli *cli, const struct ah_runlog_summary *summary
         summary->waits_us[AH_PLAN_LANE_H2D].is_measured || summary->waits_us[AH_PLAN_LANE_H2D].is_predicted;
     put_time(&table, summary, "step", &summary->step_us);
     put_time(&table, summary, "  compute works", &summary->lane_us[AH_PLAN_LANE_COMPUTE]);
-    for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_PLAN_LANES && split; lane++) {
+    for (size_t lane = AH_PLAN_LANE_H2D; lane < summary->n_lanes && split; lane++) {
         char what[NAME_MAX_BYTES];
         snprintf(what, sizeof what, "  compute waits for %s", ah_words_plan_lane[lane]);
         put_time(&table, summary, what, &summary->waits_us[lane]);
@@ -92,7 +92,7 @@ static void put_lanes(struct ah_cli *cli, const struct ah_runlog_summary *summar
 {
     struct ah_table table = times_table(cli);
     size_t part = 0;
-    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++) {
+    for (size_t lane = 0; lane < summary->n_lanes; lane++) {
         put_time(&table, summary, ah_words_plan_lane[lane], &summary->lane_us[lane]);
         for (; part < summary->n_parts && summary->parts[part].lane == lane; part++) {
             char what[NAME_MAX_BYTES];
@@ -244,7 +244,7 @@ static void emit_side(struct ah_emit *emit, const struct ah_runlog_summary *summ
     ah_inspect_runlog_times(emit, summary, measured);
     if (is_there(&summary->waits_us[AH_PLAN_LANE_H2D], measured)) {
         ah_emit_open(emit, "exposed_us", '{');
-        for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_PLAN_LANES; lane++)
+        for (size_t lane = AH_PLAN_LANE_H2D; lane < summary->n_lanes; lane++)
             ah_emit_number(emit, ah_words_plan_lane[lane], value_of(&summary->waits_us[lane], measured));
         ah_emit_close(emit);
     }
@@ -270,7 +270,7 @@ static void emit_errors(struct ah_emit *emit, const struct ah_runlog_summary *su
 {
     ah_emit_open(emit, "errors", '{');
     emit_error(emit, "step_us", &summary->step_us);
-    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++) {
+    for (size_t lane = 0; lane < summary->n_lanes; lane++) {
         char key[NAME_MAX_BYTES];
         snprintf(key, sizeof key, "%s_us", ah_words_plan_lane[lane]);
         emit_error(emit, key, &summary->lane_us[lane]);

@@ -138,8 +138,12 @@ static const struct ah_field staging_fields[] = {
     {0}};
 AH_TABLE(staging, ah_plan_staging, "staging", "Tiles, and rings of them between host and device.", NULL);
 
-#define DEMAND(value, word, does, title)                                                                     \
-    {.name = word, AH_NUMBER_AT(ah_plan_resource, demand[value]), .max = 1e6, .about = "Demand of " does "."},
+#define DEMAND(value, word, does, title, flags_)                                                             \
+    {.name = word,                                                                                           \
+     AH_NUMBER_AT(ah_plan_resource, demand[value]),                                                          \
+     .flags = (flags_),                                                                                      \
+     .max = 1e6,                                                                                             \
+     .about = "Demand of " does "."},
 static const struct ah_field resource_fields[] = {AH_ROW_NAME(ah_plan_resource, name, "Its name."),
                                                   AH_PLAN_LANE_ROWS(DEMAND){0}};
 AH_TABLE(resource, ah_plan_resource, "resource",
@@ -147,9 +151,10 @@ AH_TABLE(resource, ah_plan_resource, "resource",
          "capacity.",
          NULL);
 
-#define WEIGHT(value, word, does, title)                                                                     \
+#define WEIGHT(value, word, does, title, flags_)                                                             \
     {.name = word,                                                                                           \
      AH_NUMBER_AT(ah_plan_by_lane, of[value]),                                                               \
+     .flags = (flags_),                                                                                      \
      .min = 1e-6,                                                                                            \
      .max = 1e6,                                                                                             \
      .about = "Weight of " does "."},
@@ -222,7 +227,7 @@ static const struct ah_field memory_fields[] = {
     {0}};
 AH_TABLE(memory, ah_plan_memory, "memory", "Memory that the plan needs.", ah_plan_check_memory);
 
-#define BUSY(value, word, does, title) AH_ROW_BUSY(ah_plan_time, value, word, does)
+#define BUSY(value, word, does, title, flags_) AH_ROW_BUSY(ah_plan_time, value, word, does, flags_)
 static const struct ah_field time_fields[] = {
     AH_ROW_NUMBER(ah_plan_time, step_us, US_MAX, "Period: steady-state time of an iteration."),
     AH_PLAN_LANE_ROWS(BUSY)
@@ -280,7 +285,7 @@ static const struct ah_field op_fields[] = {
     OPTIONAL_COUNT(ah_plan_op, bytes, COUNT_MAX, "Bytes over the link, all tiles."),
     AH_ROW_NUMBER(ah_plan_op, us, US_MAX, "Predicted time, all tiles."),
     {0}};
-#define OTHER_LANE(value, word, does, title)                                                                 \
+#define OTHER_LANE(value, word, does, title, flags_)                                                         \
     {"lane", word, AH_RULE_FORBIDS, "position", NULL, "belongs only to ops of the compute lane"},            \
         {"lane", word, AH_RULE_REQUIRES, "issue_after", NULL, "is missing; ops of this lane need it"},       \
         {"lane", word, AH_RULE_REQUIRES, "due_before", NULL, "is missing; ops of this lane need it"},
@@ -295,7 +300,7 @@ static const struct ah_field_table op_table = {.name = "op",
                                                .fields = op_fields,
                                                .rules = op_rules};
 
-#define ORDER(value, word, does, title)                                                                      \
+#define ORDER(value, word, does, title, flags_)                                                              \
     {.name = word,                                                                                           \
      AH_COUNTS_AT(ah_plan_lanes, order[value]),                                                              \
      .flags = AH_FIELD_OPTIONAL,                                                                             \

@@ -319,6 +319,12 @@ struct ah_plan {
 uint64_t ah_plan_model_blocks(const struct ah_plan *plan);
 uint64_t ah_plan_first_block(const struct ah_plan *plan);
 
+/* Returns the number of lanes that the plan has. `net`, the last one, only counts if it has work. */
+static inline unsigned ah_plan_lanes(const struct ah_plan *plan)
+{
+    return plan->lanes.n_order[AH_PLAN_LANE_NET] ? AH_PLAN_LANES : AH_PLAN_LANE_NET;
+}
+
 /* The op of the compute lane at a position. */
 static inline struct ah_plan_op *ah_plan_compute_op(const struct ah_plan *plan, uint64_t position)
 {

@@ -19,8 +19,12 @@ extern const struct ah_field_table ah_plan_exposed_table; /* for struct ah_plan_
     }
 
 /* A row, with its comma, for the time that a lane works: element `value` of a member busy_us. */
-#define AH_ROW_BUSY(tag, value, word, does)                                                                  \
-    {.name = word "_us", AH_NUMBER_AT(tag, busy_us[value]), .max = 1e15, .about = "Time of " does "."},
+#define AH_ROW_BUSY(tag, value, word, does, flags_)                                                          \
+    {.name = word "_us",                                                                                     \
+     AH_NUMBER_AT(tag, busy_us[value]),                                                                      \
+     .flags = (flags_),                                                                                      \
+     .max = 1e15,                                                                                            \
+     .about = "Time of " does "."},
 
 /* plan_upgrade.c: change the tree of a plan, or a cluster plan, of format 1.0 to 2.0. AH_E_MEMORY. The reader checks
  * the result, so the tree may have any shape. */

@@ -104,7 +104,8 @@ AH_TABLE(rank, ah_runlog_rank, "rank", "Where the time of a rank's step goes.", 
         .about = "Where the lanes' time goes, by kind of op."                                                \
     }
 
-#define PREDICTED_BUSY(value, word, does, title) AH_ROW_BUSY(ah_runlog_predicted, value, word, does)
+#define PREDICTED_BUSY(value, word, does, title, flags_)                                                     \
+    AH_ROW_BUSY(ah_runlog_predicted, value, word, does, flags_)
 static const struct ah_field predicted_fields[] = {
     AH_ROW_NUMBER(ah_runlog_predicted, step_us, US_MAX, "Time of a step."),
     AH_PLAN_LANE_ROWS(PREDICTED_BUSY)
@@ -167,7 +168,7 @@ AH_TABLE(header, ah_runlog, "header", "The first line.", NULL);
         .about = (sentence)                                                                                  \
     }
 
-#define STEP_BUSY(value, word, does, title) AH_ROW_BUSY(ah_runlog_step, value, word, does)
+#define STEP_BUSY(value, word, does, title, flags_) AH_ROW_BUSY(ah_runlog_step, value, word, does, flags_)
 static const struct ah_field step_fields[] = {
     LINE(step_words),
     STEP(ah_runlog_step, 1, "Number of the step, from 1."),

@@ -139,10 +139,16 @@ static bool same_order(const struct ah_plan *a, const struct ah_plan *b, enum ah
     return same;
 }
 
+/* Returns the number of lanes that either plan has. */
+static unsigned lanes_of(const struct ah_plan *a, const struct ah_plan *b)
+{
+    return ah_plan_lanes(a) > ah_plan_lanes(b) ? ah_plan_lanes(a) : ah_plan_lanes(b);
+}
+
 static void put_orders(struct ah_cli *cli, const struct ah_plan *a, const struct ah_plan *b)
 {
     ah_buffer_puts(&cli->out, "orders:");
-    for (int lane = 0; lane < AH_PLAN_LANES; lane++)
+    for (unsigned lane = 0; lane < lanes_of(a, b); lane++)
         ah_buffer_printf(&cli->out, "%s %s %s", lane ? "," : "", ah_words_plan_lane[lane],
                          same_order(a, b, (enum ah_plan_lane)lane) ? "same" : "changed");
     ah_buffer_puts(&cli->out, "\n");
@@ -198,7 +204,7 @@ void ah_diff_plan_json(struct ah_emit *emit, const struct ah_plan *a, const stru
     ah_emit_integer(emit, "blocks_changed", count_changed(a, b));
     emit_changes(emit, a, b);
     ah_emit_open(emit, "same_order", '{');
-    for (int lane = 0; lane < AH_PLAN_LANES; lane++)
+    for (unsigned lane = 0; lane < lanes_of(a, b); lane++)
         ah_emit_bool(emit, ah_words_plan_lane[lane], same_order(a, b, (enum ah_plan_lane)lane));
     ah_emit_close(emit);
 }

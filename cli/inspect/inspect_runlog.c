@@ -80,7 +80,7 @@ static void put_times(struct ah_cli *cli, const struct ah_runlog *runlog,
     if (!summary->steps)
         return;
     put_row(&table, "step", &summary->step_us);
-    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++)
+    for (size_t lane = 0; lane < summary->n_lanes; lane++)
         put_row(&table, ah_words_plan_lane[lane], &summary->lane_us[lane]);
     ah_inspect_table(cli,
                      estimated ? "time of a step and of its lanes (predicted from estimates)"
@@ -141,7 +141,7 @@ void ah_inspect_runlog_times(struct ah_emit *emit, const struct ah_runlog_summar
     if (!(measured ? step->is_measured : step->is_predicted))
         return;
     ah_emit_number(emit, "step_us", measured ? step->measured : step->predicted);
-    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++) {
+    for (size_t lane = 0; lane < summary->n_lanes; lane++) {
         const struct ah_runlog_pair *us = &summary->lane_us[lane];
         char key[16];
         snprintf(key, sizeof key, "%s_us", ah_words_plan_lane[lane]);

@@ -251,7 +251,7 @@ function drawPolicies(plan) {
 const LANE_WORDS = [
   ["compute", "the device's cores: forward, backward, updates of what lives on the device"],
   ["h2d", "copies from the host to the device"], ["d2h", "copies from the device to the host"],
-  ["host", "the host's cores: updates and sums of gradients"]
+  ["host", "the host's cores: updates and sums of gradients"], ["net", "messages between ranks that share states"]
 ];
 const OP_WORDS = {
   forward: "a block's forward pass; of the head also the loss and its backward pass",
@@ -271,7 +271,8 @@ const OP_WORDS = {
 
 function drawGlossary(plan) {
   const kinds = plan.op_kinds.filter((kind) => plan.mine.some((bar) => bar.kind === kind));
-  const rows = [...LANE_WORDS.map(([name, text]) => [`lane ${name}`, text]),
+  const lanes = LANE_WORDS.filter(([name]) => plan.lanes.some((lane) => lane.name === name));
+  const rows = [...lanes.map(([name, text]) => [`lane ${name}`, text]),
     ...kinds.map((kind) => [words(kind), OP_WORDS[kind] || ""])];
   byId("glossary").replaceChildren(table(["what", "is"], rows, "Lanes and ops"));
 }

@@ -14,7 +14,7 @@
 #include "runtime/schedule/occupancy.h"
 
 /* Tracks: one for iterations, one for each lane, and one for the hardware's work for each lane. */
-enum { TRACE_NAME_MAX = 192, TRACK_ITERATIONS = 0, TRACE_LANES = AH_PLAN_LANE_HOST + 1 };
+enum { TRACE_NAME_MAX = 192, TRACK_ITERATIONS = 0, TRACE_LANES = AH_PLAN_LANES };
 enum { TRACK_ACTIVITIES = TRACE_LANES + 1 };
 enum trace_process { PROCESS_PREDICTED = 1, PROCESS_MEASURED = 2 };
 

@@ -200,7 +200,7 @@ void ah_run_log_step(struct ah_run_log *log, const struct ah_step_record *record
         .d2h_bytes = record->d2h_bytes,
         .device_peak_bytes = touched[AH_ARENA_DEVICE],
         .host_peak_bytes = touched[AH_ARENA_PINNED] + touched[AH_ARENA_PAGEABLE]};
-    for (int lane = 0; lane < AH_PLAN_LANES; lane++)
+    for (int lane = 0; lane < AH_DEVICE_LANES; lane++)
         step.busy_us[lane] = (double)record->busy_ns[lane] * 1e-3;
     if (is_wanted(log))
         write_line(log, ah_runlog_print_step(&step, &log->line, &err), &err);

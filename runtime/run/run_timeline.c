@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 4, WARM_UP = 2, LANES = AH_PLAN_LANES, NONE = -1 };
+enum { STEPS = 4, WARM_UP = 2, LANES = AH_DEVICE_LANES, NONE = -1 };
 enum { WORK_MOST = 1 << 18, ROUNDS_BEHIND = 2 };
 
 _Static_assert((int)AH_LANE_COMPUTE == (int)AH_PLAN_LANE_COMPUTE &&

@@ -234,6 +234,8 @@ int ah_runlog_summary_init(struct ah_runlog_summary *ret_summary, const struct a
     if (runlog->predicted)
         predict_all(&summary, runlog->predicted);
     set_both_waits(&summary, runlog);
+    const struct ah_runlog_pair *net_us = &summary.lane_us[AH_PLAN_LANE_NET];
+    summary.n_lanes = net_us->measured > 0 || net_us->predicted > 0 ? AH_PLAN_LANES : AH_PLAN_LANE_NET;
     *ret_summary = summary;
     return AH_OK;
 }

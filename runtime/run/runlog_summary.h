@@ -34,6 +34,7 @@ struct ah_runlog_pair_of_part {
 struct ah_runlog_summary {
     size_t steps; /* number of steps whose medians are taken */
     struct ah_runlog_pair step_us;
+    size_t n_lanes;                               /* `net`, the last lane, only counts if it has work */
     struct ah_runlog_pair lane_us[AH_PLAN_LANES]; /* time for which each lane works */
     /* Time for which compute waits for each lane; for compute itself, the time for which it waits for no lane. */
     struct ah_runlog_pair waits_us[AH_PLAN_LANES];

@@ -7,6 +7,8 @@
  */
 #include "runtime/train/overlap.h"
 
+#include "runtime/device/device.h"
+
 #include <string.h>
 
 struct set {
@@ -50,7 +52,7 @@ static double us_of(int64_t ns)
 }
 
 /* Divides the window's time. `sum` must be empty, with room for all sets. */
-static void split_window(const struct set sets[AH_PLAN_LANES], struct ah_interval window, struct set *sum,
+static void split_window(const struct set sets[AH_DEVICE_LANES], struct ah_interval window, struct set *sum,
                          struct ah_runlog_overlap *overlap)
 {
     add_intervals(sum, &sets[AH_PLAN_LANE_COMPUTE]);
@@ -70,16 +72,16 @@ static void split_window(const struct set sets[AH_PLAN_LANES], struct ah_interva
 int ah_overlap_measure(const struct ah_overlap_work *work, size_t n, struct ah_interval window,
                        struct ah_arena *arena, struct ah_runlog_overlap *ret_overlap, struct ah_error *err)
 {
-    struct set sets[AH_PLAN_LANES];
+    struct set sets[AH_DEVICE_LANES];
     struct set both = {.intervals = ah_arena_array(arena, 2 * n + 2, sizeof *both.intervals)};
-    struct ah_runlog_busy *lanes = ah_arena_array(arena, AH_PLAN_LANES, sizeof *lanes);
+    struct ah_runlog_busy *lanes = ah_arena_array(arena, AH_DEVICE_LANES, sizeof *lanes);
     int rc = both.intervals && lanes ? AH_OK : AH_E_MEMORY;
-    for (size_t lane = 0; lane < AH_PLAN_LANES && !rc; lane++)
+    for (size_t lane = 0; lane < AH_DEVICE_LANES && !rc; lane++)
         rc = take_lane(work, n, (enum ah_plan_lane)lane, window, arena, &sets[lane]);
     if (rc)
         return ah_error_memory(err);
     const struct set *compute = &sets[AH_PLAN_LANE_COMPUTE];
-    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++) {
+    for (size_t lane = 0; lane < AH_DEVICE_LANES; lane++) {
         both.n = ah_intervals_intersect(sets[lane].intervals, sets[lane].n, compute->intervals, compute->n,
                                         both.intervals);
         lanes[lane] = (struct ah_runlog_busy){(enum ah_plan_lane)lane, us_of(length(&sets[lane])),
@@ -88,6 +90,6 @@ int ah_overlap_measure(const struct ah_overlap_work *work, size_t n, struct ah_i
     both.n = 0;
     split_window(sets, window, &both, ret_overlap);
     ret_overlap->lanes = lanes;
-    ret_overlap->n_lanes = AH_PLAN_LANES;
+    ret_overlap->n_lanes = AH_DEVICE_LANES;
     return AH_OK;
 }

@@ -180,7 +180,8 @@ static uint32_t lane_of(const struct ah_trainer *t, uint32_t item)
     static const uint32_t lanes[] = {[AH_PLAN_LANE_COMPUTE] = AH_LANE_COMPUTE,
                                      [AH_PLAN_LANE_H2D] = AH_LANE_H2D,
                                      [AH_PLAN_LANE_D2H] = AH_LANE_D2H,
-                                     [AH_PLAN_LANE_HOST] = AH_LANE_HOST};
+                                     [AH_PLAN_LANE_HOST] = AH_LANE_HOST,
+                                     [AH_PLAN_LANE_NET] = AH_LANE_SUMS};
     const enum ah_plan_op_kind kind = op_of(t, item)->op;
     const bool sends = kind == AH_PLAN_SEND_OUTPUT || kind == AH_PLAN_SEND_INPUT_GRADIENT;
     return sends ? AH_LANE_SEND : lanes[t->graph.items[item].lane];
@@ -460,8 +461,8 @@ static int advance_lane(struct ah_trainer *t, size_t lane, int64_t round, enum r
 
 int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, struct ah_error *err)
 {
-    static const size_t lanes[] = {AH_PLAN_LANE_H2D, AH_PLAN_LANE_D2H, AH_PLAN_LANE_HOST,
-                                   AH_PLAN_LANE_COMPUTE};
+    static const size_t lanes[AH_PLAN_LANES] = {AH_PLAN_LANE_H2D, AH_PLAN_LANE_D2H, AH_PLAN_LANE_HOST,
+                                                AH_PLAN_LANE_NET, AH_PLAN_LANE_COMPUTE};
     size_t lane = 0;
     int rc = AH_OK;
     ah_round_count(t, step);

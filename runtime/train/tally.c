@@ -112,7 +112,7 @@ void ah_tally_op(struct ah_tally *tally, const struct ah_op_record *record)
     double us = (double)(record->end_ns - record->start_ns) / 1e3;
     size_t op = record->op < tally->plan->n_ops ? tally->plan->ops[record->op].op : AH_RUNLOG_OP_DATA;
     sums[ROW_BUSY + record->lane] += us;
-    if (lane < AH_PLAN_LANES)
+    if (lane < AH_DEVICE_LANES)
         sums[ROW_PARTS + op * AH_PLAN_LANES + lane] += us;
     ah_tally_waits_op(&tally->waits, record);
 }
@@ -213,7 +213,7 @@ int ah_tally_end(struct ah_tally *tally, struct ah_arena *arena, struct ah_runlo
     int rc = ah_tally_parts(us, arena, &end->parts, &end->n_parts, err);
     if (rc)
         return rc;
-    for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_PLAN_LANES; lane++)
+    for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_DEVICE_LANES; lane++)
         exposed->of[lane] = median(tally, &tally->steps, ROW_EXPOSED + lane - AH_PLAN_LANE_H2D);
     end->exposed_us = exposed;
     end->median_step_us = median(tally, &tally->steps, ROW_STEP);

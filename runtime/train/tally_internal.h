@@ -15,7 +15,8 @@
 #include "runtime/train/tally.h"
 
 enum {
-    TALLY_EXPOSED = AH_PLAN_LANES - 1, /* lanes except compute, starting with AH_PLAN_LANE_H2D */
+    TALLY_EXPOSED =
+        AH_DEVICE_LANES - 1, /* a device's own lanes except compute, starting with AH_PLAN_LANE_H2D */
     /* possible waits: for device lanes except compute (lane - 1), and for the gate */
     TALLY_WAITS = AH_DEVICE_LANES_ALL,
     TALLY_GATE = AH_DEVICE_LANES_ALL, /* the gate, counted like a lane */

@@ -97,7 +97,7 @@ void ah_tally_waits_op(struct tally_waits *waits, const struct ah_op_record *rec
     const uint32_t lane = record->lane;
     uint64_t from_ns = waits->end_ns[lane];
     waits->end_ns[lane] = record->end_ns;
-    if (record->op == SIZE_MAX && lane >= AH_PLAN_LANES) {
+    if (record->op == SIZE_MAX && lane >= AH_DEVICE_LANES) {
         if (waits->others.any)
             ah_tally_others_op(waits, record);
         return;
@@ -160,7 +160,7 @@ static const struct tally_data *data_between(const struct tally_waits *waits, si
                                              uint64_t after_ns, uint64_t until_ns)
 {
     const struct tally_data *latest = NULL;
-    for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_PLAN_LANES; lane++)
+    for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_DEVICE_LANES; lane++)
         for (uint64_t k = 0; k < TALLY_DATA_KEPT && k < waits->n_data[lane]; k++) {
             const struct tally_data *data =
                 &waits->data[lane][(waits->n_data[lane] - 1 - k) % TALLY_DATA_KEPT];

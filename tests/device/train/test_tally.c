@@ -6,7 +6,7 @@
 #include "runtime/train/tally.h"
 #include "tests/golden/train/case.h"
 
-enum { LANES = AH_PLAN_LANE_HOST + 1 };
+enum { LANES = AH_DEVICE_LANES };
 
 static struct golden golden;
 

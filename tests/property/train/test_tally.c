@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { ITERATIONS = 30, STEPS = ITERATIONS - 2, PIECES_MAX = 3, LANES = AH_PLAN_LANE_HOST + 1 };
+enum { ITERATIONS = 30, STEPS = ITERATIONS - 2, PIECES_MAX = 3, LANES = AH_DEVICE_LANES };
 
 /* A simulated us is reported as a ms, so that rounding to ns does not matter. */
 static const double NS_PER_US = 1e6;

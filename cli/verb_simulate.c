@@ -18,7 +18,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { OP_KINDS = AH_PLAN_COLLECTIVE + 1, NO_OP = OP_KINDS };
+enum { OP_KINDS = AH_PLAN_OP_KINDS, NO_OP = OP_KINDS };
 
 struct simulate_options {
     const char *trace;

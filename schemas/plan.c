@@ -102,6 +102,9 @@ static const struct ah_field part_fields[] = {
     AH_ROW_COUNT(ah_plan_part, stages, 1, 10002, "Stages of the pipeline."),
     OPTIONAL_COUNT(ah_plan_part, step_micro_batches, AH_BATCH_MAX,
                    "Micro-batches of all pipelines; 0: this is the only pipeline."),
+    OPTIONAL_COUNT(
+        ah_plan_part, shards, 1024,
+        "Ranks that train the whole model, each with a part of all states; 0: states are not shared."),
     {0}};
 AH_TABLE(part, ah_plan_part, "part", "The part of the model that a rank of a pipeline holds.", NULL);
 

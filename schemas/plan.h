@@ -49,13 +49,14 @@
     X(AH_PLAN_HOST_ADAM, "host_adam") X(AH_PLAN_DEVICE_ADAM, "device_adam") X(AH_PLAN_UPLOAD, "upload")      \
     X(AH_PLAN_STATES_IN, "states_in") X(AH_PLAN_STATES_OUT, "states_out") X(AH_PLAN_GATHER, "gather")        \
     X(AH_PLAN_SEND_OUTPUT, "send_output") X(AH_PLAN_SEND_INPUT_GRADIENT, "send_input_gradient")              \
-    X(AH_PLAN_COLLECTIVE, "collective")
+    X(AH_PLAN_SCATTER, "scatter") X(AH_PLAN_ALL_GATHER, "all_gather")
 /* What a tensor of the arena holds: value, word. State ring and tokens belong to no single block. */
 #define AH_BLOCK_TENSOR_WORDS(X)                                                                             \
     X(AH_TENSOR_WEIGHTS, "weights") X(AH_TENSOR_FETCHED, "fetched") X(AH_TENSOR_STATES, "states")            \
     X(AH_TENSOR_INPUT, "input") X(AH_TENSOR_SAVED, "saved") X(AH_TENSOR_OUTPUT, "output")                    \
     X(AH_TENSOR_GRADIENT, "gradient") X(AH_TENSOR_SUM, "gradient_sum") X(AH_TENSOR_GROUP_SUM, "group_sum")   \
-    X(AH_TENSOR_SCRATCH, "scratch") X(AH_TENSOR_RESIDUAL_GRADIENT, "residual_gradient")
+    X(AH_TENSOR_SCRATCH, "scratch") X(AH_TENSOR_RESIDUAL_GRADIENT, "residual_gradient")                      \
+    X(AH_TENSOR_RECEIVED, "received")
 #define AH_SHARED_TENSOR_WORDS(X)                                                                            \
     X(AH_TENSOR_STATE_RING, "state_ring") X(AH_TENSOR_TOKENS, "tokens")
 /* Techniques that a plan may be forbidden to use: first those of configs, then those of orders. */
@@ -78,7 +79,7 @@ enum ah_policy { AH_POLICY_WORDS(AH_WORD_VALUE) };
 enum ah_scheduling { AH_SCHEDULING_WORDS(AH_WORD_VALUE) };
 enum ah_micro_order { AH_MICRO_ORDER_WORDS(AH_WORD_VALUE) };
 enum ah_accumulator { AH_ACCUMULATOR_WORDS(AH_WORD_VALUE) };
-enum ah_plan_op_kind { AH_PLAN_OP_WORDS(AH_WORD_VALUE) };
+enum ah_plan_op_kind { AH_PLAN_OP_WORDS(AH_WORD_VALUE) AH_PLAN_OP_KINDS };
 enum ah_plan_status { AH_PLAN_STATUS_WORDS(AH_WORD_VALUE) };
 enum ah_technique { AH_TECHNIQUE_WORDS(AH_WORD_VALUE) AH_TECHNIQUES };
 enum ah_tensor_label {
@@ -147,6 +148,9 @@ struct ah_plan_part {
     uint64_t tp; /* number of ranks that share each block */
     uint64_t stage, stages;
     uint64_t step_micro_batches; /* number in all pipelines; 0: there is only one pipeline */
+    /* Ranks that train the whole model together, each with an equal part of all states; 0: states are not shared. Batch
+     * and micro-batches are those of one rank. */
+    uint64_t shards;
 };
 
 /* Host cores per lane; compute is 0 on a GPU. */
@@ -248,7 +252,8 @@ struct ah_plan_solver {
     uint64_t evaluations;
 };
 
-/* OUTPUT: of a stage, until it is sent. GROUP_SUM: the sum of a group that is summed separately (fold.h). */
+/* RECEIVED: pieces of other ranks' gradients. OUTPUT: of a stage, until it is sent. GROUP_SUM: the sum of a group that
+ * is summed separately (fold.h). */
 struct ah_plan_tensor {
     enum ah_tensor_label label;
     uint64_t block;       /* AH_PLAN_NOWHERE: of no single block */
@@ -318,6 +323,12 @@ struct ah_plan {
 /* Return the number of blocks of the whole model; the number, in the model, of the plan's block 0. */
 uint64_t ah_plan_model_blocks(const struct ah_plan *plan);
 uint64_t ah_plan_first_block(const struct ah_plan *plan);
+
+/* Returns the number of ranks that share the states; 1: they are not shared. */
+static inline uint64_t ah_plan_shards(const struct ah_plan *plan)
+{
+    return plan->part && plan->part->shards ? plan->part->shards : 1;
+}
 
 /* Returns the number of lanes that the plan has. `net`, the last one, only counts if it has work. */
 static inline unsigned ah_plan_lanes(const struct ah_plan *plan)

@@ -164,7 +164,7 @@ bool ah_plan_adds_up(const struct ah_plan *plan)
 {
     return (plan->part && plan->part->step_micro_batches ? plan->part->step_micro_batches
                                                          : plan->training.micro_batches) > 1 ||
-           plan->training.tied == AH_TIED_SPLIT;
+           plan->training.tied == AH_TIED_SPLIT || ah_plan_shards(plan) > 1;
 }
 
 size_t ah_plan_join_sums(uint64_t *sums, size_t n)
@@ -226,7 +226,11 @@ static int check_part(const struct ah_plan *plan, struct ah_error *err)
                                "stage %" PRIu64 " of %" PRIu64 " does not have blocks %" PRIu64 " to %" PRIu64
                                " of a model of %" PRIu64,
                                part->stage, part->stages, part->first_block, end - 1, blocks);
-    if (plan->micro_batch_order != AH_MICRO_BATCH_MAJOR)
+    if (part->shards && (part->shards == 1 || part->stages > 1 || part->tp > 1 || part->step_micro_batches))
+        return ah_meaning_fail(err, "part.shards",
+                               "is %" PRIu64 "; at least two ranks share states, each with the whole model",
+                               part->shards);
+    if (plan->micro_batch_order != AH_MICRO_BATCH_MAJOR && !part->shards)
         return ah_meaning_fail(err, "micro_batch_order", "must be micro_batch_major for a part");
     return AH_OK;
 }
@@ -238,6 +242,10 @@ static int check_blocks(const struct ah_plan *plan, struct ah_error *err)
         if (plan->blocks[i].index != i)
             rc = ah_meaning_fail_item(err, "blocks", i, "index", "%" PRIu64 " is not %zu",
                                       plan->blocks[i].index, i);
+    for (size_t i = 0; i < plan->n_blocks && !rc; i++)
+        if (plan->blocks[i].weights == AH_WEIGHTS_GATHERED && ah_plan_shards(plan) == 1)
+            rc = ah_meaning_fail_item(err, "blocks", i, "weights",
+                                      "gathered needs part.shards, the number of ranks to gather from");
     for (size_t i = 0; i < plan->n_ops && !rc; i++)
         rc = check_op(plan, i, err);
     return rc;

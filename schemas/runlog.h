@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 /* A kind of op of a plan (enum ah_plan_op_kind), or work no plan mentions: batches, headers and losses of steps. */
-enum { AH_RUNLOG_OP_DATA = AH_PLAN_COLLECTIVE + 1, AH_RUNLOG_OPS };
+enum { AH_RUNLOG_OP_DATA = AH_PLAN_OP_KINDS, AH_RUNLOG_OPS };
 
 extern const char *const ah_words_runlog_op[]; /* the words of ah_words_plan_op, then "data" */
 

@@ -34,7 +34,7 @@ extern const char *const ah_words_status_ended[];
 extern const char *const ah_words_status_message[];
 
 /* A kind of op of a plan (enum ah_plan_op_kind), or none. */
-enum { AH_STATUS_NO_OP = AH_PLAN_COLLECTIVE + 1 };
+enum { AH_STATUS_NO_OP = AH_PLAN_OP_KINDS };
 #define AH_STATUS_NO_MICRO_BATCH 16777216 /* above every micro-batch */
 
 struct ah_status_wait {

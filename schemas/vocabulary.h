@@ -21,7 +21,8 @@
     X(AH_PART_HOST_ADAM, "host_adam")
 #define AH_ACTIVATIONS_WORDS(X) X(AH_ACTIVATIONS_KEEP, "keep") X(AH_ACTIVATIONS_SELECTIVE, "selective") \
     X(AH_ACTIVATIONS_RECOMPUTE, "recompute")
-#define AH_WEIGHTS_WORDS(X) X(AH_WEIGHTS_DEVICE, "device") X(AH_WEIGHTS_HOST, "host")
+#define AH_WEIGHTS_WORDS(X) X(AH_WEIGHTS_DEVICE, "device") X(AH_WEIGHTS_HOST, "host") \
+    X(AH_WEIGHTS_GATHERED, "gathered")
 #define AH_OPTIMIZER_WORDS(X) X(AH_OPTIMIZER_DEVICE, "device") X(AH_OPTIMIZER_HOST, "host") \
     X(AH_OPTIMIZER_STREAMED, "streamed") X(AH_OPTIMIZER_NONE, "none")
 /* clang-format on */

@@ -266,7 +266,8 @@ const OP_WORDS = {
   states_out: "optimizer states go back to the host",
   norm: "the norm of all gradients, for which clipped updates wait",
   gather: "the host picks the rows of the embedding that a batch uses",
-  collective: "ranks exchange"
+  scatter: "each rank sends parts of its gradients to the ranks that own them, and adds what it gets",
+  all_gather: "ranks put the weights of a block together"
 };
 
 function drawGlossary(plan) {

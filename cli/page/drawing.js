@@ -6,7 +6,7 @@
 
 const LANE_HEIGHT = 40, LANE_STEP = 64, LANES_TOP = 46, MEMORY_HEIGHT = 210;
 const SHIFT = 4;  // by which every second iteration is lower
-const TEXT_ON_DARK = new Set(["backward", "device_adam", "fetch", "states_out", "host_adam", "norm", "collective"]);
+const TEXT_ON_DARK = new Set(["backward", "device_adam", "fetch", "states_out", "host_adam", "norm", "scatter", "all_gather"]);
 
 class TimelineDrawing {
   constructor(host, plan) {

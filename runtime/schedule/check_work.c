@@ -19,7 +19,7 @@
 
 /* ---- rules 1 and 2 ---- */
 
-enum { OP_KINDS = AH_PLAN_COLLECTIVE + 1, WAYS = 6, NO_OP = UINT32_MAX };
+enum { OP_KINDS = AH_PLAN_OP_KINDS, WAYS = 6, NO_OP = UINT32_MAX };
 
 static bool makes_gradient(const struct ah_plan *plan, const struct ah_plan_op *op)
 {
@@ -43,6 +43,10 @@ static unsigned way_of(const struct ah_plan *plan, const struct ah_plan_op *op)
                !ah_plan_compute_op(plan, op->due_before)->block;
     if (op->op == AH_PLAN_SEND_GRADIENTS)
         return block->accumulator == AH_ACCUMULATOR_DEVICE;
+    if (op->op == AH_PLAN_SCATTER)
+        return last ? 1U : 0U;
+    if (op->op == AH_PLAN_ALL_GATHER)
+        return block->weights == AH_WEIGHTS_DEVICE; /* only what was updated, not the whole vector */
     if (op->op == AH_PLAN_STATES_IN || op->op == AH_PLAN_STATES_OUT)
         return block->weights == AH_WEIGHTS_HOST;
     return 0;
@@ -106,7 +110,7 @@ static int check_rates(const struct ah_plan *plan, const struct ah_job *job, str
         if (!is_rated(op, group))
             continue;
         double *each = &us_each[op->op][way_of(plan, op)], launches = launches_of(job, op);
-        *each = fmin(*each, op->us / (double)group->trained_parameters);
+        *each = fmin(*each, op->us / (double)group->own_trained_parameters);
         launch_us = launches > 0 ? fmin(launch_us, op->us / launches) : launch_us;
     }
     for (size_t i = 0; i < plan->n_ops; i++) {
@@ -115,13 +119,13 @@ static int check_rates(const struct ah_plan *plan, const struct ah_job *job, str
         if (!is_rated(op, group))
             continue;
         double launches = launches_of(job, op);
-        double us = us_each[op->op][way_of(plan, op)] * (double)group->trained_parameters;
+        double us = us_each[op->op][way_of(plan, op)] * (double)group->own_trained_parameters;
         us = launches > 0 ? fmax(us, launches * launch_us) : us;
         if (!ah_check_near(op->us, us))
             return ah_error_set(err, AH_E_DOCUMENT,
                                 "ops[%zu].us: is %.17g for %" PRIu64
                                 " parameters; at the rate of others, %.17g",
-                                i, op->us, group->trained_parameters, us);
+                                i, op->us, group->own_trained_parameters, us);
     }
     return AH_OK;
 }

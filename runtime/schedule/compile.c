@@ -67,7 +67,7 @@ double ah_compile_gradient_us(const struct compile *c, size_t block, size_t micr
     bool closes = ah_fold_of(&c->job->training, micro_batch).closes;
     double us = 0;
     uint64_t joins = 0;
-    if (ah_compile_sums_on(c, block, AH_ACCUMULATOR_HOST))
+    if (ah_compile_sums_on(c, block, AH_ACCUMULATOR_HOST) || ah_job_shards(c->job) > 1)
         return us;
     if (adds)
         us += c->costs->device_accumulate_us;
@@ -105,7 +105,7 @@ uint64_t ah_compile_states_out_bytes(const struct compile *c, size_t block)
 
 double ah_compile_states_in_us(const struct compile *c, size_t block)
 {
-    uint64_t elements = ah_job_block(c->job, block)->trained_elements;
+    uint64_t elements = ah_job_block(c->job, block)->own_trained_elements;
     return (double)ah_compile_tiles(c, elements) * c->costs->h2d_latency_us +
            (double)(elements * ah_compile_states_in_bytes(c, block)) * c->costs->h2d_us_per_byte;
 }
@@ -186,7 +186,7 @@ static size_t device_updates(const struct compile *c)
         if (optimizer == AH_OPTIMIZER_DEVICE)
             n++;
         else if (optimizer == AH_OPTIMIZER_STREAMED)
-            n += ah_compile_tiles(c, ah_job_block(c->job, block)->trained_elements);
+            n += ah_compile_tiles(c, ah_job_block(c->job, block)->own_trained_elements);
     }
     return n;
 }
@@ -278,7 +278,8 @@ int ah_compile(struct ah_compile_memory *memory, const struct ah_job *job, const
                         .n_blocks = job->n_blocks,
                         .micro_batches = job->training.micro_batches,
                         .clip = job->training.clip > 0 && ah_job_trains(job)};
-    c.late_updates = c.clip || c.knobs->updates_after_backward || job->is_part || ah_job_joins_table(job);
+    c.late_updates = c.clip || c.knobs->updates_after_backward || job->is_part || ah_job_joins_table(job) ||
+                     ah_job_shards(job) > 1;
     int rc = compile_check(&c, err);
     if (!rc)
         rc = compile_grow(&c, memory, err);

@@ -72,7 +72,8 @@ bool ah_compile_gradient_here(const struct compile *c, enum ah_plan_op_kind kind
 bool ah_compile_sends_output(const struct compile *c);
 bool ah_compile_sends_gradient(const struct compile *c);
 
-/* Returns the extra time of an op that makes a gradient, for adding gradients up and for squaring them for the norm. */
+/* Returns the extra time of an op that makes a gradient, for adding gradients up and for squaring them for the norm. If
+ * ranks share states, `scatter` does both. */
 double ah_compile_gradient_us(const struct compile *c, size_t block, size_t micro_batch);
 
 uint64_t ah_compile_tiles(const struct compile *c, uint64_t elements);

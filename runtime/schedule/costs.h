@@ -21,6 +21,7 @@ struct ah_costs {
     double send_output_us, send_gradient_us; /* of a pipeline's stage, per micro-batch */
     double h2d_latency_us, h2d_us_per_byte;
     double d2h_latency_us, d2h_us_per_byte;
+    double net_latency_us, net_us_per_byte; /* for what one rank sends to all others that share its states */
 
     /* The times down to host_squares_us are per trained parameter. */
     double host_adam_us;
@@ -49,7 +50,7 @@ static inline double ah_costs_launched(double us, uint64_t ops, double launch_us
 /* Returns the time of updating a block of group `g` on the device. */
 static inline double ah_costs_update_us(const struct ah_costs *costs, const struct ah_job *job, size_t g)
 {
-    return ah_costs_launched(costs->device_adam_us * (double)job->groups[g].trained_parameters,
+    return ah_costs_launched(costs->device_adam_us * (double)job->groups[g].own_trained_parameters,
                              costs->groups[g].update_ops, costs->launch_us);
 }
 

@@ -49,7 +49,7 @@ int ah_reading_iteration(const struct ah_plan *plan, struct ah_grow *compute_mem
                               .weight_bytes = bf16 ? 2 : 4,
                               .state_bytes = (bf16 ? 4U : 0U) + (bf16_states ? 4U : 8U),
                               .clip = plan->training.clip > 0 && trains(plan),
-                              .is_part = plan->part != NULL,
+                              .is_part = plan->part && !plan->part->shards,
                               .adds_up = ah_plan_adds_up(plan),
                               .slots = {[AH_RING_HOST_GRADIENTS] = plan->staging.host_gradient_tiles,
                                         [AH_RING_HOST_WEIGHTS] = plan->staging.host_weight_tiles,

@@ -39,7 +39,7 @@ static const uint8_t lane_of[] = {
     [AH_PLAN_UPLOAD] = AH_PLAN_LANE_H2D,          [AH_PLAN_STATES_IN] = AH_PLAN_LANE_H2D,
     [AH_PLAN_STATES_OUT] = AH_PLAN_LANE_D2H,      [AH_PLAN_GATHER] = AH_PLAN_LANE_HOST,
     [AH_PLAN_SEND_OUTPUT] = AH_PLAN_LANE_COMPUTE, [AH_PLAN_SEND_INPUT_GRADIENT] = AH_PLAN_LANE_COMPUTE,
-    [AH_PLAN_COLLECTIVE] = AH_PLAN_LANES,
+    [AH_PLAN_SCATTER] = AH_PLAN_LANE_NET,         [AH_PLAN_ALL_GATHER] = AH_PLAN_LANE_NET,
 };
 
 /* ---- ops by kind and block ---- */
@@ -59,7 +59,7 @@ static uint32_t find_op(const struct build *b, enum ah_plan_op_kind kind, uint64
 }
 
 /* Kinds that a block has at most once. */
-static const bool once_a_block[AH_PLAN_COLLECTIVE + 1] = {
+static const bool once_a_block[AH_PLAN_OP_KINDS] = {
     [AH_PLAN_NORM] = true,   [AH_PLAN_HOST_ADAM] = true, [AH_PLAN_DEVICE_ADAM] = true,
     [AH_PLAN_UPLOAD] = true, [AH_PLAN_STATES_IN] = true, [AH_PLAN_STATES_OUT] = true,
 };
@@ -89,7 +89,7 @@ static int check_op(const struct build *b, uint32_t op, bool again)
 
 static int index_ops(struct build *b)
 {
-    size_t cells = (size_t)(AH_PLAN_COLLECTIVE + 1) * b->it->n_blocks;
+    size_t cells = (size_t)(AH_PLAN_OP_KINDS)*b->it->n_blocks;
     memset(b->by_block, 0xff, cells * sizeof *b->by_block);
     for (uint32_t op = (uint32_t)b->it->n_ops; op-- > 0;) {
         const struct ah_plan_op *it = &b->it->ops[op];
@@ -272,6 +272,7 @@ static int norm_edges(struct build *b)
         return ah_error_set(b->err, AH_E_DOCUMENT, "ops: gradients are clipped, but there is no norm op");
     for (uint64_t block = 0; block < b->it->n_blocks; block++) {
         wait_for(b, norm, find_op(b, AH_PLAN_ACCUMULATE, block, b->it->micro_batches - 1));
+        wait_for(b, norm, find_op(b, AH_PLAN_SCATTER, block, b->it->micro_batches - 1));
         uint32_t host = first_op(b, AH_PLAN_HOST_ADAM, block);
         uint32_t device = first_op(b, AH_PLAN_DEVICE_ADAM, block);
         if (host != ITEMS_NONE)
@@ -313,7 +314,7 @@ static void arrival_edges(struct build *b)
 /* Returns an upper bound for the number of edges of rule 10. */
 static size_t count_arrivals(const struct ah_iteration *it)
 {
-    size_t n[AH_PLAN_COLLECTIVE + 1] = {0};
+    size_t n[AH_PLAN_OP_KINDS] = {0};
     for (size_t op = 0; op < it->n_ops && it->is_part; op++)
         n[it->ops[op].op]++;
     return n[AH_PLAN_HOST_ADAM] *
@@ -389,23 +390,50 @@ static void fetch_edges(struct build *b, uint64_t block)
         wait_for(b, op, update);
 }
 
+/* Returns the fetch of the rank's own part, from which all ranks gather the same weights; ITEMS_NONE: there is none. */
+static uint32_t fetch_of(const struct build *b, const struct ah_plan_op *gather)
+{
+    uint32_t op = first_op(b, AH_PLAN_FETCH, gather->block);
+    while (op != ITEMS_NONE && b->it->ops[op].due_before != gather->due_before)
+        op = b->next[op];
+    return op;
+}
+
+/* Adds the edges of rules 11 and 12. */
+static void shard_edges(struct build *b, uint64_t block)
+{
+    const uint32_t sum = find_op(b, AH_PLAN_SCATTER, block, b->it->micro_batches - 1);
+    const uint32_t device = first_op(b, AH_PLAN_DEVICE_ADAM, block);
+    for (uint64_t m = 1; m < b->it->micro_batches && sum != ITEMS_NONE; m++)
+        wait_for_all(b, find_op(b, AH_PLAN_SCATTER, block, m), find_op(b, AH_PLAN_SCATTER, block, m - 1));
+    wait_for_all(b, device, sum);
+    wait_for_all(b, sum == ITEMS_NONE ? ITEMS_NONE : first_op(b, AH_PLAN_SEND_GRADIENTS, block), sum);
+    for (uint32_t op = first_op(b, AH_PLAN_ALL_GATHER, block); op != ITEMS_NONE; op = b->next[op]) {
+        const uint32_t fetch = fetch_of(b, &b->it->ops[op]);
+        wait_for(b, op, fetch);
+        if (fetch == ITEMS_NONE) /* an update on the device ends at or before the op's `issue_after` */
+            wait_for_all(b, op, first_op(b, AH_PLAN_UPLOAD, block));
+    }
+}
+
 /* Returns the number of edges of rule 9, or REUSES_MAX if there are more. Adds the edges if `add`. */
 static size_t reuse_edges(struct build *b, bool add)
 {
-    /* by position: the last send_gradients op due there; `due_next` leads to the others */
+    /* by position: the last op due there that sends or scatters gradients; `due_next` leads to the others */
     uint32_t *first = b->due_first;
     size_t n = 0;
     memset(first, 0xff, b->it->positions * sizeof *first);
     for (uint32_t op = 0; op < b->it->n_ops; op++) {
         const struct ah_plan_op *it = &b->it->ops[op];
-        if (it->op != AH_PLAN_SEND_GRADIENTS || it->due_before >= b->it->positions)
+        if ((it->op != AH_PLAN_SEND_GRADIENTS && it->op != AH_PLAN_SCATTER) ||
+            it->due_before >= b->it->positions)
             continue;
         b->due_next[op] = first[it->due_before];
         first[it->due_before] = op;
     }
     for (uint32_t op = 0; op < b->it->n_ops; op++) {
         const struct ah_plan_op *it = &b->it->ops[op];
-        if (it->op != AH_PLAN_FETCH || it->issue_after >= b->it->positions)
+        if ((it->op != AH_PLAN_FETCH && it->op != AH_PLAN_ALL_GATHER) || it->issue_after >= b->it->positions)
             continue;
         uint32_t sent = first[(it->issue_after + 1) % b->it->positions];
         for (; sent != ITEMS_NONE && n < REUSES_MAX; sent = b->due_next[sent], n++)
@@ -424,6 +452,7 @@ static int all_edges(struct build *b)
     for (uint64_t block = 0; block < b->it->n_blocks && !rc; block++) {
         rc = host_update_edges(b, block);
         fetch_edges(b, block);
+        shard_edges(b, block);
     }
     streamed_edges(b);
     return rc;
@@ -492,7 +521,7 @@ static int grow_all(struct ah_items_memory *m, struct build *b)
     for (size_t op = 0; op < b->it->n_ops; op++)
         tiles += b->it->ops[op].tiles;
     b->items.n = tiles;
-    size_t cells = (size_t)(AH_PLAN_COLLECTIVE + 1) * b->it->n_blocks;
+    size_t cells = (size_t)(AH_PLAN_OP_KINDS)*b->it->n_blocks;
     int rc = ah_grow(&m->due_first, b->it->positions, sizeof *b->due_first, b->err);
     rc = rc ? rc : ah_grow(&m->due_next, b->it->n_ops, sizeof *b->due_next, b->err);
     if (rc)
@@ -503,7 +532,7 @@ static int grow_all(struct ah_items_memory *m, struct build *b)
     if (reuses == REUSES_MAX)
         return ah_error_set(b->err, AH_E_DOCUMENT,
                             "ops: too many fetch and send_gradients ops meet at one position; plan again");
-    b->max_pairs = EDGES_AN_ITEM * tiles + 4 * b->it->n_blocks + reuses + count_arrivals(b->it);
+    b->max_pairs = EDGES_AN_ITEM * tiles + 6 * b->it->n_blocks + reuses + count_arrivals(b->it);
     rc = rc ? rc : ah_grow(&m->op, tiles, sizeof *b->items.op, b->err);
     rc = rc ? rc : ah_grow(&m->issue, tiles, sizeof *b->items.issue, b->err);
     rc = rc ? rc : ah_grow(&m->first_tile, b->it->n_ops + 1, sizeof *b->items.first_tile, b->err);

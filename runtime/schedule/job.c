@@ -354,6 +354,25 @@ static void share_job(struct ah_job *job)
     }
 }
 
+/* Returns the largest of the parts that `shards` ranks own of a vector. */
+static uint64_t largest_part(uint64_t elements, uint64_t shards)
+{
+    const uint64_t units = (elements + AH_PLAN_TILE_UNIT - 1) / AH_PLAN_TILE_UNIT;
+    const uint64_t part = (units + shards - 1) / shards * AH_PLAN_TILE_UNIT;
+    return part < elements ? part : elements;
+}
+
+static void own_parts(struct ah_job *job)
+{
+    const uint64_t shards = ah_job_shards(job);
+    for (size_t i = 0; i < job->n_groups; i++) {
+        struct ah_job_group *group = &job->groups[i];
+        group->own_flat_elements = largest_part(group->flat_elements, shards);
+        group->own_trained_elements = largest_part(group->trained_elements, shards);
+        group->own_trained_parameters = (group->trained_parameters + shards - 1) / shards;
+    }
+}
+
 /* Replaces a tied model by an untied one, unless its head uses the embedding's own table. */
 static int split_table(struct ah_job *job, struct ah_arena *arena, struct ah_error *err)
 {
@@ -382,12 +401,14 @@ int ah_job_init_part(struct ah_job *ret_job, const struct ah_model *model,
 {
     const uint64_t blocks = ah_model_blocks(model);
     const struct ah_plan_part whole = {.blocks = blocks, .tp = 1, .stages = 1};
-    struct ah_job job = {
-        .model = model, .training = *training, .is_part = part, .part = part ? *part : whole};
+    struct ah_job job = {.model = model,
+                         .training = *training,
+                         .is_part = part && !part->shards,
+                         .part = part ? *part : whole};
     job.n_blocks = job.part.blocks;
     job.has_head = job.part.first_block + job.n_blocks == blocks;
     job.adds_up = (job.part.step_micro_batches ? job.part.step_micro_batches : training->micro_batches) > 1 ||
-                  ah_job_splits_table(&job);
+                  ah_job_splits_table(&job) || ah_job_shards(&job) > 1;
     int rc = check_training(model, training, err);
     if (rc)
         return rc;
@@ -401,8 +422,10 @@ int ah_job_init_part(struct ah_job *ret_job, const struct ah_model *model,
         rc = size_groups(&job, arena, err);
     if (!rc && job.part.tp > 1)
         share_job(&job);
-    if (!rc)
+    if (!rc) {
+        own_parts(&job);
         *ret_job = job;
+    }
     return rc;
 }
 

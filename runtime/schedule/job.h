@@ -22,6 +22,10 @@
  * A PART (ah_job_init_part()) is what one rank of a pipeline holds: blocks numbered from 0, each shared by `tp` ranks.
  * Its sizes are those of one rank, 1/tp of the whole rounded up; activations are split along the sequence.
  *
+ * SHARDS: ranks may train the whole model together, each with its own micro-batches. Each owns an equal part of every
+ * flat vector, cut at multiples of AH_PLAN_TILE_UNIT: of the states, of the sums of gradients and, unless weights are
+ * on the device, of the weights. Other sizes are those of a single rank.
+ *
  * A COPY of the table (`copies_table`): a tied head has its own copy if another rank holds the embedding, or if
  * training says `tied: split`. In the job, the copy is the head's last tensor, "head.weight", as in an untied model.
  * Executors must keep it equal to the table.
@@ -75,6 +79,9 @@ struct ah_job_group {
     uint64_t flat_elements;      /* of the vector of all parameters */
     uint64_t trained_elements;   /* of the vector of trained parameters; 0: frozen */
 
+    /* The largest part of a rank that shares states with others; without others, all of it. */
+    uint64_t own_flat_elements, own_trained_elements, own_trained_parameters;
+
     /* The sizes from here on are bytes per micro-batch. */
     uint64_t input_bytes;                      /* residual stream into the block; 0 for the embedding */
     uint64_t saved_bytes[AH_ACTIVATIONS_WAYS]; /* kept from forward to backward, without the input */
@@ -125,6 +132,12 @@ int ah_job_init(struct ah_job *ret_job, const struct ah_model *model, const stru
 int ah_job_init_part(struct ah_job *ret_job, const struct ah_model *model,
                      const struct ah_plan_training *training, const struct ah_plan_part *part,
                      struct ah_arena *arena, struct ah_error *err);
+
+/* Returns the number of ranks that share the states; 1: they are not shared. */
+static inline uint64_t ah_job_shards(const struct ah_job *job)
+{
+    return job->part.shards ? job->part.shards : 1;
+}
 
 /* True if the block is the head. The head's forward op includes its backward. */
 static inline bool ah_job_is_head(const struct ah_job *job, size_t block)

@@ -9,6 +9,10 @@
  *    host, each gradient is sent when it is made, and gradients are added up on the host.
  * 4. Weights on the host are fetched for each use. They stay on the device if the fetch would be issued at the previous
  *    use or earlier.
+ * 5. If ranks share states, each micro-batch's gradient is scattered: each rank receives its part of all ranks'
+ *    gradients and adds them to its part of the sum. Weights on the device are gathered after each update. Those that
+ *    are `gathered` or on the host are gathered for each use, the latter from each rank's own fetch. What is received
+ *    or summed lives from the op that makes the gradient, because a scatter may run wholly before the next position.
  */
 #include "runtime/schedule/compile_internal.h"
 
@@ -19,6 +23,14 @@ static struct ah_plan_op *lane_op(struct compile *c, enum ah_plan_op_kind kind, 
     op->issue_after = issue_after;
     op->due_before = due_before;
     return op;
+}
+
+/* Sets the bytes, tiles and time of an op that sends the rank's own elements to all other ranks. */
+static void all_gathers(const struct compile *c, struct ah_plan_op *op, uint64_t elements)
+{
+    op->bytes = (ah_job_shards(c->job) - 1) * elements * c->job->weight_bytes;
+    op->tiles = ah_compile_tiles(c, elements);
+    op->us = (double)op->tiles * c->costs->net_latency_us + (double)op->bytes * c->costs->net_us_per_byte;
 }
 
 /* Sets the bytes, tiles and time of an op of a copy lane. */
@@ -68,9 +80,16 @@ static void fetch_close(struct compile *c, struct uses *uses, size_t block, uint
     const struct ah_job_group *group = ah_job_block(c->job, block);
     uint64_t bytes = group->flat_elements * c->job->weight_bytes;
     uint32_t issue = fetch_issue(c, uses->first, after);
-    struct ah_plan_op *op = lane_op(c, AH_PLAN_FETCH, AH_PLAN_LANE_H2D, block, issue, uses->first);
-    op->micro_batch = uses->micro_batch;
-    copies(c, op, bytes, group->flat_elements);
+    if (c->configs[block].weights == AH_WEIGHTS_HOST) {
+        struct ah_plan_op *op = lane_op(c, AH_PLAN_FETCH, AH_PLAN_LANE_H2D, block, issue, uses->first);
+        op->micro_batch = uses->micro_batch;
+        copies(c, op, group->own_flat_elements * c->job->weight_bytes, group->own_flat_elements);
+    }
+    if (ah_job_shards(c->job) > 1) {
+        struct ah_plan_op *op = lane_op(c, AH_PLAN_ALL_GATHER, AH_PLAN_LANE_NET, block, issue, uses->first);
+        op->micro_batch = uses->micro_batch;
+        all_gathers(c, op, group->own_flat_elements);
+    }
     ah_compile_tensor(c, AH_TENSOR_FETCHED, AH_CLASS_STAGING, block, uses->micro_batch, bytes,
                       ah_compile_after(c, issue, 1), uses->last);
     uses->open = false;
@@ -109,7 +128,8 @@ static void fetch_layer(struct compile *c, size_t block)
     struct uses uses = {0};
     uint32_t after = first_after(c, block);
     size_t f = 0, b = 0, n = c->micro_batches;
-    bool backward = ah_compile_backward(c, block, 0) != COMPILE_NONE;
+    bool table = ah_job_block(c->job, block)->kind == AH_BLOCK_EMBEDDING; /* its backward does not read it */
+    bool backward = ah_compile_backward(c, block, 0) != COMPILE_NONE && !table;
     while (f < n || (backward && b < n)) {
         uint32_t forward_at = f < n ? ah_compile_forward(c, block, f) : COMPILE_NONE;
         uint32_t backward_at = backward && b < n ? ah_compile_backward(c, block, b) : COMPILE_NONE;
@@ -155,13 +175,16 @@ static void fetch_table(struct compile *c)
 
 static void fetches(struct compile *c, size_t block)
 {
-    if (c->configs[block].weights != AH_WEIGHTS_HOST)
+    if (c->configs[block].weights == AH_WEIGHTS_DEVICE)
         return;
     if (ah_job_block(c->job, block)->kind != AH_BLOCK_EMBEDDING) {
         fetch_layer(c, block);
         return;
     }
-    gather_rows(c, block);
+    if (ah_job_shards(c->job) > 1)
+        fetch_layer(c, block);
+    else
+        gather_rows(c, block);
     if (ah_job_shares_table(c->job))
         fetch_table(c);
 }
@@ -191,13 +214,13 @@ static void send_gradients(struct compile *c, size_t block, size_t micro_batch, 
                            enum ah_tensor_label label, uint32_t from)
 {
     const struct ah_job_group *group = ah_job_block(c->job, block);
-    uint64_t bytes = group->trained_elements * element_bytes;
+    uint64_t bytes = group->own_trained_elements * element_bytes;
     uint32_t made = ah_compile_added_up_first(c, block) ? c->last_gradient_position
                                                         : ah_compile_gradient(c, block, micro_batch);
     uint32_t due = send_due(c, block, made);
     struct ah_plan_op *op = lane_op(c, AH_PLAN_SEND_GRADIENTS, AH_PLAN_LANE_D2H, block, made, due);
     op->micro_batch = micro_batch;
-    copies(c, op, bytes, group->trained_elements);
+    copies(c, op, bytes, group->own_trained_elements);
     size_t first = label == AH_TENSOR_SUM ? 0 : micro_batch;
     ah_compile_tensor(c, label, AH_CLASS_GRADIENTS, block, first, bytes, from, ah_compile_before(c, due, 1));
 }
@@ -233,6 +256,53 @@ static void gradient_parts(struct compile *c, size_t block)
     }
 }
 
+/* Returns the position before which a gradient made at position `made` must be scattered: at the latest, its update. */
+static uint32_t scatter_due(const struct compile *c, size_t block, uint32_t made)
+{
+    const uint32_t due = send_due(c, block, made);
+    if (c->update_op[block] == COMPILE_NONE)
+        return due;
+    const uint32_t update = (uint32_t)c->ops[c->update_op[block]].position;
+    return ah_compile_distance(c, made, update) < ah_compile_distance(c, made, due) ? update : due;
+}
+
+/* Adds the ops that scatter a block's gradients, with what they send, receive and sum. `ends`: last position at which
+ * the sum is used. */
+static void scatter(struct compile *c, size_t block, uint32_t ends)
+{
+    const struct ah_job_group *group = ah_job_block(c->job, block);
+    const uint64_t others = ah_job_shards(c->job) - 1, own = group->own_trained_elements;
+    const double parameters = (double)group->own_trained_parameters;
+    for (size_t m = 0; m < c->micro_batches; m++) {
+        const uint32_t made = ah_compile_gradient(c, block, m), due = scatter_due(c, block, made);
+        const bool squares = c->clip && m + 1 == c->micro_batches;
+        struct ah_plan_op *op = lane_op(c, AH_PLAN_SCATTER, AH_PLAN_LANE_NET, block, made, due);
+        op->micro_batch = m;
+        op->bytes = others * own * c->job->gradient_bytes;
+        op->us = c->costs->net_latency_us + (double)op->bytes * c->costs->net_us_per_byte +
+                 parameters * ((double)(others + 1) * c->costs->device_accumulate_us +
+                               (squares ? c->costs->device_squares_us : 0));
+        ah_compile_tensor(c, AH_TENSOR_GRADIENT, AH_CLASS_GRADIENTS, block, m,
+                          group->trained_elements * c->job->gradient_bytes, gradient_begins(c, block, m),
+                          ah_compile_before(c, due, 1));
+        ah_compile_tensor(c, AH_TENSOR_RECEIVED, AH_CLASS_GRADIENTS, block, m, op->bytes, made,
+                          ah_compile_before(c, due, 1));
+    }
+    ah_compile_tensor(c, AH_TENSOR_SUM, AH_CLASS_GRADIENTS, block, 0, own * sizeof(float),
+                      ah_compile_gradient(c, block, 0), ends);
+}
+
+/* Adds the op that sends a rank's part of the sum to the host once all of it is there. */
+static void send_own_sum(struct compile *c, size_t block)
+{
+    const struct ah_job_group *group = ah_job_block(c->job, block);
+    const uint32_t made = ah_compile_gradient(c, block, c->micro_batches - 1), due = send_due(c, block, made);
+    struct ah_plan_op *op = lane_op(c, AH_PLAN_SEND_GRADIENTS, AH_PLAN_LANE_D2H, block, made, due);
+    op->micro_batch = c->micro_batches - 1;
+    copies(c, op, group->own_trained_elements * sizeof(float), group->own_trained_elements);
+    scatter(c, block, ah_compile_before(c, due, 1));
+}
+
 static void gradients(struct compile *c, size_t block)
 {
     const struct ah_job_group *group = ah_job_block(c->job, block);
@@ -240,6 +310,13 @@ static void gradients(struct compile *c, size_t block)
     uint64_t element_bytes = device_sum ? sizeof(float) : c->job->gradient_bytes;
     enum ah_tensor_label label = device_sum ? AH_TENSOR_SUM : AH_TENSOR_GRADIENT;
     size_t last = c->micro_batches - 1;
+    if (ah_job_shards(c->job) > 1) {
+        if (c->configs[block].optimizer == AH_OPTIMIZER_HOST)
+            send_own_sum(c, block);
+        else
+            scatter(c, block, c->last_position[c->update_op[block]]);
+        return;
+    }
     if (device_sum)
         gradient_parts(c, block);
     if (c->configs[block].optimizer != AH_OPTIMIZER_HOST) {
@@ -265,12 +342,12 @@ static void host_update(struct compile *c, size_t block)
     uint32_t issue = update_position(c, block);
     uint32_t due = update_due(c, block);
     struct ah_plan_op *adam = lane_op(c, AH_PLAN_HOST_ADAM, AH_PLAN_LANE_HOST, block, issue, due);
-    adam->tiles = ah_compile_tiles(c, group->trained_elements);
-    adam->us = (double)group->trained_parameters * c->costs->host_adam_us;
+    adam->tiles = ah_compile_tiles(c, group->own_trained_elements);
+    adam->us = (double)group->own_trained_parameters * c->costs->host_adam_us;
     if (c->configs[block].weights == AH_WEIGHTS_HOST)
         return;
     struct ah_plan_op *upload = lane_op(c, AH_PLAN_UPLOAD, AH_PLAN_LANE_H2D, block, issue, due);
-    copies(c, upload, group->trained_elements * c->job->weight_bytes, group->trained_elements);
+    copies(c, upload, group->own_trained_elements * c->job->weight_bytes, group->own_trained_elements);
 }
 
 static void streamed_update(struct compile *c, size_t block)
@@ -278,10 +355,21 @@ static void streamed_update(struct compile *c, size_t block)
     const struct ah_job_group *group = ah_job_block(c->job, block);
     uint32_t update = (uint32_t)c->ops[c->update_op[block]].position;
     struct ah_plan_op *in = lane_op(c, AH_PLAN_STATES_IN, AH_PLAN_LANE_H2D, block, c->head, update);
-    copies(c, in, group->trained_elements * ah_compile_states_in_bytes(c, block), group->trained_elements);
+    copies(c, in, group->own_trained_elements * ah_compile_states_in_bytes(c, block),
+           group->own_trained_elements);
     uint32_t due = c->knobs->step_ends ? 0 : update;
     struct ah_plan_op *out = lane_op(c, AH_PLAN_STATES_OUT, AH_PLAN_LANE_D2H, block, update, due);
-    copies(c, out, group->trained_elements * ah_compile_states_out_bytes(c, block), group->trained_elements);
+    copies(c, out, group->own_trained_elements * ah_compile_states_out_bytes(c, block),
+           group->own_trained_elements);
+}
+
+/* Adds the op that gathers a block's new weights on the device from all ranks. */
+static void gather_updated(struct compile *c, size_t block)
+{
+    const struct ah_job_group *group = ah_job_block(c->job, block);
+    struct ah_plan_op *op = lane_op(c, AH_PLAN_ALL_GATHER, AH_PLAN_LANE_NET, block, update_position(c, block),
+                                    update_due(c, block));
+    all_gathers(c, op, group->own_trained_elements);
 }
 
 static bool uses_new_weights(const struct compile *c, uint32_t position)
@@ -309,6 +397,8 @@ void ah_compile_lanes(struct compile *c)
             host_update(c, block);
         else if (c->configs[block].optimizer == AH_OPTIMIZER_STREAMED)
             streamed_update(c, block);
+        if (ah_job_shards(c->job) > 1 && c->configs[block].weights == AH_WEIGHTS_DEVICE)
+            gather_updated(c, block);
     }
     if (c->clip)
         norm(c);

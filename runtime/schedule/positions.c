@@ -166,7 +166,7 @@ static void make_streamed_op(struct compile *c, size_t block)
 {
     uint32_t op = ah_compile_op(c, AH_PLAN_DEVICE_ADAM, AH_PLAN_LANE_COMPUTE, block, 0);
     c->ops[op].us = ah_costs_update_us(c->costs, c->job, c->job->group_of[block]);
-    c->ops[op].tiles = ah_compile_tiles(c, ah_job_block(c->job, block)->trained_elements);
+    c->ops[op].tiles = ah_compile_tiles(c, ah_job_block(c->job, block)->own_trained_elements);
     c->update_op[block] = op;
 }
 

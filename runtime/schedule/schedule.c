@@ -19,7 +19,8 @@ static bool leaves_first(const struct ah_job *job, struct ah_config config)
     return added_up && config.weights == AH_WEIGHTS_HOST && config.optimizer == AH_OPTIMIZER_HOST;
 }
 
-/* Lists the possible accumulators; returns how many. If this rank joins a split table, its sums stay on the device. */
+/* Lists the possible accumulators; returns how many. Sums stay on the device if this rank joins a split table, or if
+ * ranks share states. */
 static size_t accumulators(const struct ah_job *job, const struct ah_job_group *group,
                            struct ah_config config, uint8_t ret_accumulators[2])
 {
@@ -31,7 +32,7 @@ static size_t accumulators(const struct ah_job *job, const struct ah_job_group *
         ret_accumulators[0] = AH_ACCUMULATOR_HOST;
         return 1;
     }
-    return sums && !joins && config.optimizer == AH_OPTIMIZER_HOST ? 2 : 1;
+    return sums && !joins && config.optimizer == AH_OPTIMIZER_HOST && ah_job_shards(job) == 1 ? 2 : 1;
 }
 
 static size_t push_configs(const struct ah_job *job, const struct ah_job_group *group,
@@ -53,8 +54,9 @@ size_t ah_configs(const struct ah_job *job, const struct ah_job_group *group,
     bool ways = group->kind == AH_BLOCK_LAYER && group->backward;
     int first = frozen ? AH_OPTIMIZER_NONE : AH_OPTIMIZER_DEVICE;
     int last = frozen ? AH_OPTIMIZER_NONE : AH_OPTIMIZER_STREAMED;
+    int away = ah_job_shards(job) > 1 ? AH_WEIGHTS_GATHERED : AH_WEIGHTS_HOST;
     size_t n = 0;
-    for (int weights = AH_WEIGHTS_DEVICE; weights <= AH_WEIGHTS_HOST; weights++) {
+    for (int weights = AH_WEIGHTS_DEVICE; weights <= away; weights++) {
         for (int optimizer = first; optimizer <= last; optimizer++) {
             if (weights == AH_WEIGHTS_HOST && optimizer == AH_OPTIMIZER_DEVICE)
                 continue;

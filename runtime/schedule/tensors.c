@@ -164,9 +164,12 @@ static void stays(struct compile *c)
         if (config->weights == AH_WEIGHTS_DEVICE)
             persistent(c, AH_TENSOR_WEIGHTS, AH_CLASS_WEIGHTS, block,
                        group->flat_elements * c->job->weight_bytes);
+        if (config->weights == AH_WEIGHTS_GATHERED)
+            persistent(c, AH_TENSOR_WEIGHTS, AH_CLASS_WEIGHTS, block,
+                       group->own_flat_elements * c->job->weight_bytes);
         if (config->optimizer == AH_OPTIMIZER_DEVICE)
             persistent(c, AH_TENSOR_STATES, AH_CLASS_OPTIMIZER, block,
-                       group->trained_elements * c->job->state_bytes);
+                       group->own_trained_elements * c->job->state_bytes);
     }
     state_ring(c);
     persistent(c, AH_TENSOR_TOKENS, AH_CLASS_STAGING, 0, 2 * c->job->input_bytes + c->job->constant_bytes);
@@ -214,19 +217,20 @@ static void host_block(struct compile *c, size_t block, struct flow *gradients, 
     const struct ah_config *config = &c->configs[block];
     bool on_host = config->weights == AH_WEIGHTS_HOST;
     if (on_host)
-        c->out->pinned_bytes += group->flat_elements * job->weight_bytes + group->gathered_bytes;
+        c->out->pinned_bytes += group->own_flat_elements * job->weight_bytes +
+                                (ah_job_shards(job) > 1 ? 0 : group->gathered_bytes);
     if (config->optimizer == AH_OPTIMIZER_STREAMED)
-        c->out->pinned_bytes += group->trained_elements * job->state_bytes;
+        c->out->pinned_bytes += group->own_trained_elements * job->state_bytes;
     if (config->optimizer != AH_OPTIMIZER_HOST)
         return;
     uint64_t master = job->training.dtype == AH_FP32 && !on_host ? sizeof(float) : 0;
     bool sums = ah_compile_sums_on(c, block, AH_ACCUMULATOR_HOST);
     bool device_sums = ah_compile_sums_on(c, block, AH_ACCUMULATOR_DEVICE);
-    c->out->pageable_bytes +=
-        group->trained_elements * (job->state_bytes + master + (sums ? ah_fold_bytes(&job->training) : 0));
-    flow_add(c, gradients, group->trained_elements, device_sums ? sizeof(float) : job->gradient_bytes);
+    c->out->pageable_bytes += group->own_trained_elements *
+                              (job->state_bytes + master + (sums ? ah_fold_bytes(&job->training) : 0));
+    flow_add(c, gradients, group->own_trained_elements, device_sums ? sizeof(float) : job->gradient_bytes);
     if (!on_host)
-        flow_add(c, weights, group->trained_elements, job->weight_bytes);
+        flow_add(c, weights, group->own_trained_elements, job->weight_bytes);
 }
 
 /* False if a ring of gradients would deadlock: only updates free its slots, and updates wait for all gradients. */

@@ -60,7 +60,9 @@ static bool reads(const struct ah_trainer *t, uint32_t item)
     case AH_PLAN_GATHER:
     case AH_PLAN_SEND_OUTPUT:
     case AH_PLAN_SEND_INPUT_GRADIENT:
-    case AH_PLAN_COLLECTIVE:
+    case AH_PLAN_SCATTER:
+    case AH_PLAN_ALL_GATHER:
+    case AH_PLAN_OP_KINDS:
         break;
     }
     return false;

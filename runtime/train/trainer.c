@@ -20,6 +20,10 @@ static int check_part(const struct ah_trainer *t, struct ah_error *err)
     if (!part && rank)
         return ah_error_set(err, AH_E_USAGE, "rank %" PRIu32 " of %" PRIu32 " has a plan for the whole model",
                             rank->rank, rank->ranks);
+    if (part && part->shards)
+        return ah_error_set(err, AH_E_UNSUPPORTED,
+                            "the plan is for %" PRIu64 " ranks that share states, which cannot run yet",
+                            part->shards);
     if (!part || rank)
         return AH_OK;
     return ah_error_set(err, AH_E_UNSUPPORTED,

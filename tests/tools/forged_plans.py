@@ -32,15 +32,15 @@ FILES_A_CALL = 100
 
 WORDS = {
     "op": ("fetch", "forward", "backward", "send_gradients", "accumulate", "norm", "host_adam", "device_adam", "upload",
-           "states_in", "states_out", "gather", "collective"),
-    "lane": ("compute", "h2d", "d2h", "host"), "dtype": ("fp32", "bf16"), "state_dtype": ("fp32", "bf16"),
-    "device": ("cpu", "cuda"), "activations": ("keep", "selective", "recompute"), "weights": ("device", "host"),
+           "states_in", "states_out", "gather", "scatter", "all_gather"),
+    "lane": ("compute", "h2d", "d2h", "host", "net"), "dtype": ("fp32", "bf16"), "state_dtype": ("fp32", "bf16"),
+    "device": ("cpu", "cuda"), "activations": ("keep", "selective", "recompute"), "weights": ("device", "host", "gathered"),
     "optimizer": ("device", "host", "streamed", "none"), "accumulator": ("none", "device", "host"),
     "policy": ("resident", "zero-offload", "patrickstar", "stronghold", "stream", "autohete-paper", "optimal"),
     "scheduling": ("priority", "fifo"), "micro_batch_order": ("micro_batch_major", "block_major"),
     "status": ("optimal", "within_gap", "no_bound"),
     "label": ("weights", "fetched", "states", "input", "saved", "output", "gradient", "gradient_sum", "group_sum", "scratch",
-              "residual_gradient", "state_ring", "tokens")}
+              "residual_gradient", "received", "state_ring", "tokens")}
 
 # Field: why a plan with another value can be right, or who alone knows the value. A field of ALWAYS is not verified even
 # if model and machine are given.

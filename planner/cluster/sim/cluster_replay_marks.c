@@ -49,7 +49,7 @@ static void mark_messages(const struct reading *r)
         }
 }
 
-static const uint16_t gate_of[AH_PLAN_COLLECTIVE + 1] = {
+static const uint16_t gate_of[AH_PLAN_OP_KINDS] = {
     [AH_PLAN_FORWARD] = MARK_BEFORE_GATE,     [AH_PLAN_BACKWARD] = MARK_BEFORE_GATE,
     [AH_PLAN_SEND_OUTPUT] = MARK_BEFORE_GATE, [AH_PLAN_SEND_INPUT_GRADIENT] = MARK_BEFORE_GATE,
     [AH_PLAN_ACCUMULATE] = MARK_BEFORE_GATE,  [AH_PLAN_SEND_GRADIENTS] = MARK_BEHIND_GATE,

@@ -218,7 +218,7 @@ struct overtaking {
 static enum ah_plan_op_kind kind_of(const struct overtaking *overtaking, const struct hooked_op *op)
 {
     bool of_plan = op->tag < overtaking->graph->n_items;
-    return of_plan ? overtaking->plan->ops[overtaking->graph->items[op->tag].op].op : AH_PLAN_COLLECTIVE;
+    return of_plan ? overtaking->plan->ops[overtaking->graph->items[op->tag].op].op : AH_PLAN_OP_KINDS;
 }
 
 static void hold_gradients(void *context, const struct hooked_op *op)

@@ -175,6 +175,17 @@ static inline void test_case_cut(struct test_case *c, uint64_t micro_batches, ui
     c->costs.send_gradient_us = 50 * check_uniform(seed);
 }
 
+/* Makes the job that of one of several ranks that share states. */
+static inline void test_case_shards(struct test_case *c, uint64_t *seed)
+{
+    c->part = (struct ah_plan_part){
+        .blocks = ah_model_blocks(&c->model), .tp = 1, .stages = 1, .shards = 2 + test_below(seed, 4)};
+    test_case_cut(c, c->job.training.micro_batches, seed);
+    c->costs.net_latency_us = 5 * check_uniform(seed);
+    c->costs.net_us_per_byte = c->costs.h2d_us_per_byte * (0.2 + check_uniform(seed));
+    c->costs.sharing.weights.of[AH_PLAN_LANE_NET] = 1;
+}
+
 static inline void test_case_part(struct test_case *c, uint64_t *seed)
 {
     static const uint64_t micro_batches[] = {1, 2, 3, 6};
@@ -241,7 +252,7 @@ static inline void test_case_emit(const struct test_case *c, struct ah_schedule 
                                                    .clip = c->job.training.clip},
                              .policy = AH_POLICY_OPTIMAL,
                              .tokens_per_s = 1};
-    if (c->job.is_part) {
+    if (c->job.is_part || c->part.shards) {
         plan->part = ah_arena_alloc(&ret_document->arena, sizeof *plan->part);
         assert_non_null(plan->part);
         *plan->part = c->part;

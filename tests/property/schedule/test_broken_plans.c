@@ -36,7 +36,7 @@ static uint64_t *any_order(struct ah_plan *plan, uint64_t *random, size_t *ret_n
 
 static void change_kind(struct ah_plan *plan, uint64_t *random)
 {
-    any_op(plan, random)->op = (enum ah_plan_op_kind)below(random, AH_PLAN_COLLECTIVE + 1);
+    any_op(plan, random)->op = (enum ah_plan_op_kind)below(random, AH_PLAN_OP_KINDS);
 }
 
 static void change_block(struct ah_plan *plan, uint64_t *random)

@@ -73,7 +73,7 @@ static size_t open_pipeline(uint64_t *seed)
     check_random(&start);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t end = i + 1 < n ? first + 1 + test_below(&start, blocks - first - (n - 1 - i)) : blocks;
-        const struct ah_plan_part part = {first, end - first, tp, i, n, 0};
+        const struct ah_plan_part part = {first, end - first, tp, i, n, 0, 0};
         same = model_seed;
         test_case_open(&stages[i].c, &same);
         open_stage(&stages[i], &part, m, &start);

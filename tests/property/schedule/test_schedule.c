@@ -2,6 +2,7 @@
  *
  * Tests random choices, evaluated and emitted. Documents are checked against docs/planning.md (timeline.h) and by sums.
  */
+#include "runtime/schedule/check_internal.h"
 #include "runtime/schedule/replay.h"
 #include "runtime/schedule/schedule.h"
 #include "tests/property/schedule/choices.h"
@@ -21,8 +22,11 @@ static void open_case(struct drawn *d, uint64_t *seed)
 {
     struct ah_error err = {0};
     test_case_open(&d->c, seed);
-    if (!test_below(seed, 3))
+    const uint64_t what = test_below(seed, 3);
+    if (what == 1)
         test_case_part(&d->c, seed);
+    else if (what == 2)
+        test_case_shards(&d->c, seed);
     d->schedule = (struct ah_schedule){0};
     CHECK_OK(ah_schedule_init(&d->schedule, &d->c.job, &err), err);
 }
@@ -183,7 +187,13 @@ static void check_lives(const struct ah_plan *plan)
         const struct ah_plan_op *op = &plan->ops[i];
         if (op->op == AH_PLAN_SEND_GRADIENTS)
             check_held_over(plan, op, "gradient", op->issue_after, op->due_before + n - 1);
-        if (op->op == AH_PLAN_FETCH)
+        if (op->op == AH_PLAN_SCATTER) {
+            check_held_over(plan, op, "gradient", op->issue_after, op->due_before + n - 1);
+            check_held_over(plan, op, "received", op->issue_after, op->due_before + n - 1);
+            check_held_over(plan, op, "gradient_sum", op->issue_after, op->due_before + n - 1);
+        }
+        bool gathers = op->op == AH_PLAN_ALL_GATHER && plan->blocks[op->block].weights != AH_WEIGHTS_DEVICE;
+        if (op->op == AH_PLAN_FETCH || gathers)
             check_held_over(plan, op, "fetched", (op->issue_after + 1) % n, op->due_before);
     }
 }
@@ -221,11 +231,20 @@ static void check_rules(const struct ah_plan *plan)
     ah_arena_release(&arena);
 }
 
+/* Checks that the plan's own knobs and configs give its ops, tensors and memory, and that its times fit together. */
+static void check_compiled(const struct drawn *d, const struct ah_plan *plan)
+{
+    const struct ah_check_inputs inputs = {.job = &d->c.job, .costs = &d->c.costs, .from_documents = true};
+    struct ah_error err = {0};
+    CHECK_OK(ah_check_rebuild(plan, &inputs, &err), err);
+    CHECK_OK(ah_check_work(plan, &d->c.job, &err), err);
+}
+
 TEST(schedule, plans_hold_what_the_page_says)
 {
     static struct drawn d;
     uint64_t seed = check_seed(41);
-    size_t accounted = 0, kinds[AH_PLAN_COLLECTIVE + 1] = {0};
+    size_t accounted = 0, kinds[AH_PLAN_OP_KINDS] = {0};
     for (int i = 0; i < CASES; i++) {
         open_case(&d, &seed);
         for (int k = 0; k < CHOICES; k++) {
@@ -238,6 +257,7 @@ TEST(schedule, plans_hold_what_the_page_says)
             check_lives(document.body.plan);
             check_document(&document, &text);
             check_rules(document.body.plan);
+            check_compiled(&d, document.body.plan);
             accounted += check_account(&d);
             for (size_t op = 0; op < document.body.plan->n_ops; op++)
                 kinds[document.body.plan->ops[op].op]++;
@@ -246,7 +266,7 @@ TEST(schedule, plans_hold_what_the_page_says)
         }
         close_case(&d);
     }
-    for (size_t kind = 0; kind < AH_PLAN_COLLECTIVE; kind++)
+    for (size_t kind = 0; kind < AH_PLAN_OP_KINDS; kind++)
         assert_true(kinds[kind] > CASES / 4);
     print_message("compute and its waits are the period in %zu of %d\n", accounted, CASES * CHOICES);
     assert_true(100 * accounted >= 95 * CASES * CHOICES);

@@ -240,7 +240,8 @@ static inline void timeline_check_arrival(const struct timeline *t, uint64_t blo
 {
     const struct ah_plan_block *it = &t->plan->blocks[block];
     uint64_t n = t->plan->training.micro_batches;
-    if (!t->plan->part || it->weights != AH_WEIGHTS_HOST || it->optimizer != AH_OPTIMIZER_HOST)
+    if (!t->plan->part || t->plan->part->shards || it->weights != AH_WEIGHTS_HOST ||
+        it->optimizer != AH_OPTIMIZER_HOST)
         return;
     uint32_t arrived = n > 1 && it->accumulator == AH_ACCUMULATOR_HOST
                            ? timeline_find(t, AH_PLAN_ACCUMULATE, block, n - 1)
@@ -252,6 +253,41 @@ static inline void timeline_check_arrival(const struct timeline *t, uint64_t blo
             timeline_all_wait(t, timeline_first(t, AH_PLAN_SEND_GRADIENTS, b), arrived,
                               "rule 10, send_gradients");
     }
+}
+
+/* Checks rules 11 and 12 for a block, and that its gradients are scattered exactly if ranks share states. */
+static inline void timeline_check_shards(const struct timeline *t, uint64_t block)
+{
+    const struct ah_plan_block *it = &t->plan->blocks[block];
+    const bool shards = t->plan->part && t->plan->part->shards;
+    const uint32_t norm = timeline_first(t, AH_PLAN_NORM, 0);
+    for (uint64_t m = 0; m < t->plan->training.micro_batches; m++) {
+        const uint32_t op = timeline_find(t, AH_PLAN_SCATTER, block, m);
+        assert_int_equal(op != TIMELINE_NONE, shards && it->optimizer != AH_OPTIMIZER_NONE);
+        if (m)
+            timeline_all_wait(t, op, timeline_find(t, AH_PLAN_SCATTER, block, m - 1), "rule 11, scatter");
+        timeline_all_wait(t, norm, op, "rule 11, norm");
+        timeline_all_wait(t, timeline_first(t, AH_PLAN_DEVICE_ADAM, block), op, "rule 11, device_adam");
+        if (shards)
+            timeline_all_wait(t, timeline_first(t, AH_PLAN_SEND_GRADIENTS, block), op,
+                              "rule 11, send_gradients");
+    }
+    uint64_t gathers = 0;
+    for (uint32_t op = 0; op < t->plan->n_ops; op++) {
+        if (timeline_op(t, op)->op != AH_PLAN_ALL_GATHER || timeline_op(t, op)->block != block)
+            continue;
+        gathers++;
+        for (uint32_t from = 0; from < t->plan->n_ops && it->weights == AH_WEIGHTS_HOST; from++)
+            if (timeline_op(t, from)->op == AH_PLAN_FETCH && timeline_op(t, from)->block == block &&
+                timeline_op(t, from)->due_before == timeline_op(t, op)->due_before)
+                timeline_waits(t, op, from, "rule 12, fetch");
+        if (it->weights == AH_WEIGHTS_HOST)
+            continue;
+        timeline_all_wait(t, op, timeline_first(t, AH_PLAN_UPLOAD, block), "rule 12, upload");
+        timeline_all_wait(t, op, timeline_first(t, AH_PLAN_DEVICE_ADAM, block), "rule 12, device_adam");
+    }
+    assert_true(!gathers ==
+                (!shards || (it->weights == AH_WEIGHTS_DEVICE && it->optimizer == AH_OPTIMIZER_NONE)));
 }
 
 /* Checks rules 6, 7 and 9 for a block. */
@@ -268,19 +304,23 @@ static inline void timeline_check_weights(const struct timeline *t, uint64_t blo
     }
     for (uint32_t op = 0; op < t->plan->n_ops; op++) {
         const struct ah_plan_op *it = timeline_op(t, op);
-        if (it->block != block || (it->op != AH_PLAN_FETCH && it->op != AH_PLAN_GATHER))
+        const bool brings = it->op == AH_PLAN_FETCH || it->op == AH_PLAN_ALL_GATHER;
+        if (it->block != block || (!brings && it->op != AH_PLAN_GATHER))
             continue;
         const struct ah_plan_op *user = ah_plan_compute_op(t->plan, it->due_before);
         if (it->op == AH_PLAN_GATHER)
             timeline_all_wait(t, op, update, "rule 7, gather");
+        else if (it->op == AH_PLAN_ALL_GATHER)
+            ;
         else if (!block && !user->block && timeline_first(t, AH_PLAN_GATHER, 0) != TIMELINE_NONE)
             timeline_waits(t, op, timeline_find(t, AH_PLAN_GATHER, 0, it->micro_batch), "rule 7, rows");
         else if (strstr(t->plan->blocks[block].group, ".partial"))
             timeline_all_wait(t, op, update, "rule 7, fetch of a vector cut otherwise");
         else
             timeline_waits(t, op, update, "rule 7, fetch");
-        for (uint32_t sent = 0; it->op == AH_PLAN_FETCH && sent < t->plan->n_ops; sent++)
-            if (timeline_op(t, sent)->op == AH_PLAN_SEND_GRADIENTS &&
+        for (uint32_t sent = 0; brings && sent < t->plan->n_ops; sent++)
+            if ((timeline_op(t, sent)->op == AH_PLAN_SEND_GRADIENTS ||
+                 timeline_op(t, sent)->op == AH_PLAN_SCATTER) &&
                 timeline_op(t, sent)->due_before == (it->issue_after + 1) % t->positions)
                 timeline_all_wait(t, op, sent, "rule 9");
     }
@@ -329,7 +369,7 @@ static inline void timeline_check_ring(const struct timeline *t, uint64_t slots,
         const struct ah_replay_item *item = &t->replay->items[i];
         const struct ah_plan_op *op = timeline_op(t, item->op);
         bool takes =
-            op->op == taker && (!device_weights || t->plan->blocks[op->block].weights == AH_WEIGHTS_DEVICE);
+            op->op == taker && (!device_weights || t->plan->blocks[op->block].weights != AH_WEIGHTS_HOST);
         if (!takes || item->finish_us <= item->start_us)
             continue;
         if (n_taken >= slots && (n_taken - slots >= n_given || item->start_us < given[n_taken - slots]))
@@ -358,7 +398,7 @@ static inline void timeline_check_rings(const struct timeline *t)
 /* Checks that lanes do one thing at a time, in the order of the document, round by round. */
 static inline void timeline_check_lanes(const struct timeline *t)
 {
-    for (size_t lane = 0; lane < 4; lane++) {
+    for (size_t lane = 0; lane < AH_PLAN_LANES; lane++) {
         double free_us = 0;
         for (size_t i = t->replay->first_of_lane[lane]; i < t->replay->first_of_lane[lane + 1]; i++) {
             assert_int_equal(t->replay->items[i].lane, lane);
@@ -375,6 +415,7 @@ static inline void timeline_check(const struct timeline *t)
         timeline_check_gradients(t, block);
         timeline_check_arrival(t, block);
         timeline_check_weights(t, block);
+        timeline_check_shards(t, block);
     }
     timeline_check_state_order(t);
     timeline_check_rings(t);

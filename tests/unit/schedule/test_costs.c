@@ -16,7 +16,7 @@ TEST(costs, work_takes_no_less_than_its_launches)
 
 TEST(costs, updates_are_launched)
 {
-    struct ah_job_group groups[] = {{.trained_parameters = 10}, {.trained_parameters = 1000}};
+    struct ah_job_group groups[] = {{.own_trained_parameters = 10}, {.own_trained_parameters = 1000}};
     struct ah_cost_group prices[] = {{.update_ops = 2}, {.update_ops = 3}};
     const struct ah_job job = {.groups = groups, .n_groups = 2};
     const struct ah_costs costs = {.groups = prices, .device_adam_us = 0.5, .launch_us = 8};

@@ -211,7 +211,7 @@ static void spoil(struct ah_plan *plan, uint64_t *seed)
     uint64_t positions = plan->lanes.n_order[AH_PLAN_LANE_COMPUTE] + 2;
     switch (test_below(seed, 12)) {
     case 0:
-        op->op = (enum ah_plan_op_kind)test_below(seed, AH_PLAN_COLLECTIVE + 1);
+        op->op = (enum ah_plan_op_kind)test_below(seed, AH_PLAN_OP_KINDS);
         break;
     case 1:
         op->lane = (enum ah_plan_lane)test_below(seed, 4);

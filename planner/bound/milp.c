@@ -39,6 +39,12 @@
  * (14) T >= norm + compute work - F below the trained blocks
  *      The next iteration's first op that waits for norm is F of the lowest trained block, or an earlier one.
  *
+ *      If ranks share states, every trained block has late ops on net: the last scatter of its gradient and, before its
+ *      F, the first gathering of its new weights. V is the set of trained blocks, and v the highest of them.
+ *  (1b) T >= net work    (7b) T >= late net work + SPAN of v    (12b) T >= norm + late gathering + TAIL of v
+ *      (1b) as (1). (7b): late net ops run after v's G and before v's F of the next iteration, as in (7). (12b): new
+ *      weights are gathered after their update, which waits for norm, as in (12). (9) and (13) leave out net.
+ *
  * DEVICE MEMORY. The bytes live at one position (table in docs/planning.md) are at most the arena. Weights and states
  * that stay and the tokens of two micro-batches are live everywhere.
  *
@@ -63,10 +69,11 @@
 #include "planner/bound/milp_internal.h"
 
 #include <math.h>
+#include <string.h>
 
 #define TIME_MOST 0x1p50
 
-enum { FIXED_ROWS = 24, ROWS_A_RESOURCE = 3, ROWS_A_CLASS = 2 };
+enum { FIXED_ROWS = 27, ROWS_A_RESOURCE = 3, ROWS_A_CLASS = 2 };
 
 /* Constants of the job used by several rows. */
 struct builder {
@@ -154,6 +161,13 @@ static double d2h_work(const struct builder *b, const struct ah_milp_column *col
     return column->pieces.lane_us[AH_PLAN_LANE_D2H];
 }
 
+static double net_work(const struct builder *b, const struct ah_milp_column *column,
+                       const struct ah_plan_resource *resource)
+{
+    (void)b, (void)resource;
+    return column->pieces.lane_us[AH_PLAN_LANE_NET];
+}
+
 static double host_work(const struct builder *b, const struct ah_milp_column *column,
                         const struct ah_plan_resource *resource)
 {
@@ -170,14 +184,28 @@ static double resource_work(const struct builder *b, const struct ah_milp_column
 
 /* ---- (6) to (10): late ops ---- */
 
-/* SPAN: compute from F to G of the highest block with late ops. */
-static double span(const struct builder *b, const struct ah_milp_column *column)
+/* Compute from F to G of the highest block with late ops. `head`: the head has some. */
+static double span_of(const struct builder *b, const struct ah_milp_column *column, bool head)
 {
     const struct ah_milp_pieces *p = &column->pieces;
     double m = (double)b->milp->micro_batches;
     if (!is_head(b, column))
         return b->milp->by_block ? 0 : (m - 1) * (p->forward_us + p->backward_us);
-    return m * p->forward_us + p->gradient_us + (p->late ? 0 : b->span_forward_us + b->span_backward_us);
+    return m * p->forward_us + p->gradient_us + (head ? 0 : b->span_forward_us + b->span_backward_us);
+}
+
+/* SPAN */
+static double span(const struct builder *b, const struct ah_milp_column *column)
+{
+    return span_of(b, column, column->pieces.late);
+}
+
+static double late_net(const struct builder *b, const struct ah_milp_column *column,
+                       const struct ah_plan_resource *resource)
+{
+    (void)resource;
+    return column->pieces.late_us[AH_PLAN_LANE_NET] +
+           span_of(b, column, group_of(b, column)->trained_elements != 0);
 }
 
 static double late_host(const struct builder *b, const struct ah_milp_column *column,
@@ -204,7 +232,10 @@ static double late_d2h(const struct builder *b, const struct ah_milp_column *col
 static double late_resource(const struct builder *b, const struct ah_milp_column *column,
                             const struct ah_plan_resource *resource)
 {
-    return ah_plan_resource_us(resource, column->pieces.late_us) + span(b, column);
+    double late_us[AH_PLAN_LANES];
+    memcpy(late_us, column->pieces.late_us, sizeof late_us);
+    late_us[AH_PLAN_LANE_NET] = 0; /* blocks outside U have late ops there */
+    return ah_plan_resource_us(resource, late_us) + span(b, column);
 }
 
 static double late_states(const struct builder *b, const struct ah_milp_column *column,
@@ -218,13 +249,25 @@ static double late_states(const struct builder *b, const struct ah_milp_column *
 
 /* ---- (11) to (14): clipping ---- */
 
-static double tail(const struct builder *b, const struct ah_milp_column *column)
+static double tail_of(const struct builder *b, const struct ah_milp_column *column, bool head)
 {
     const struct ah_milp_pieces *p = &column->pieces;
     double m = (double)b->milp->micro_batches;
     if (!is_head(b, column))
         return m * p->backward_us + p->gradient_us + (b->milp->by_block ? 0 : (m - 1) * p->forward_us);
-    return norm_us(b, column) + m * p->forward_us + p->gradient_us + (p->late ? 0 : b->span_forward_us);
+    return norm_us(b, column) + m * p->forward_us + p->gradient_us + (head ? 0 : b->span_forward_us);
+}
+
+static double tail(const struct builder *b, const struct ah_milp_column *column)
+{
+    return tail_of(b, column, column->pieces.late);
+}
+
+static double clipped_net(const struct builder *b, const struct ah_milp_column *column,
+                          const struct ah_plan_resource *resource)
+{
+    (void)resource;
+    return column->pieces.late_gather_us + tail_of(b, column, group_of(b, column)->trained_elements != 0);
 }
 
 static double clipped_host(const struct builder *b, const struct ah_milp_column *column,
@@ -276,6 +319,12 @@ static void time_rows(struct builder *b)
         push_time(b, "h2d between norm and forward", clipped_h2d, NULL);
         push_time(b, "compute and norm", clipped_compute, NULL);
     }
+    if (ah_milp_shares(b->milp)) {
+        push_time(b, "net", net_work, NULL);
+        push_time(b, "net between backward and forward", late_net, NULL);
+        if (b->milp->clip)
+            push_time(b, "net between norm and forward", clipped_net, NULL);
+    }
     for (size_t r = 0; r < sharing->n_resources; r++) {
         push_time(b, sharing->resources[r].name, resource_work, &sharing->resources[r]);
         push_time(b, sharing->resources[r].name, late_resource, &sharing->resources[r]);
@@ -295,7 +344,7 @@ static bool is_tied_table(const struct builder *b, const struct ah_milp_column *
 static int64_t held(const struct builder *b, const struct ah_milp_column *column)
 {
     const struct ah_milp_pieces *p = &column->pieces;
-    int64_t gradient = is_tied_table(b, column) ? p->gradient : b->milp->by_block ? 0 : p->sum;
+    int64_t gradient = is_tied_table(b, column) ? p->table_gradient : b->milp->by_block ? 0 : p->sum;
     return p->saved + p->between + gradient;
 }
 

@@ -37,7 +37,8 @@ static uint64_t use_place(const struct ah_milp *milp, size_t block, bool backwar
 /* Returns the number of fetches of a block's weights if uses at most `near` ops apart share a fetch. */
 static uint64_t fetches(const struct ah_milp *milp, size_t block, uint64_t near)
 {
-    bool backward = ah_job_block(milp->job, block)->backward && block + 1 < milp->job->n_blocks;
+    /* if ranks share states, the embedding's table is fetched like a layer, but its backward does not read it */
+    bool backward = block && ah_job_block(milp->job, block)->backward && block + 1 < milp->job->n_blocks;
     uint64_t count = 1, last = use_place(milp, block, false, 0);
     uint64_t f = 1, b = backward ? 0 : milp->micro_batches;
     while (f < milp->micro_batches || b < milp->micro_batches) {
@@ -89,7 +90,29 @@ static double copy_us(const struct ah_milp *milp, bool up, uint64_t elements, ui
 
 static bool sums_on(const struct ah_milp *milp, const struct ah_config *config, enum ah_accumulator where)
 {
-    return milp->micro_batches > 1 && config->accumulator == where;
+    return (milp->micro_batches > 1 || ah_milp_shares(milp)) && config->accumulator == where;
+}
+
+/* Returns the time of gathering a vector of which each rank has `elements`. */
+static double gather_us(const struct ah_milp *milp, uint64_t elements)
+{
+    const struct ah_costs *costs = milp->costs;
+    const uint64_t tile = milp->input->most_tile_elements, others = ah_job_shards(milp->job) - 1;
+    const uint64_t tiles = tile && elements ? (elements + tile - 1) / tile : 1;
+    return (double)tiles * costs->net_latency_us +
+           (double)(others * elements * milp->job->weight_bytes) * costs->net_us_per_byte;
+}
+
+/* Returns the time of scattering one micro-batch's gradient and adding what arrives. */
+static double scatter_us(const struct ah_milp *milp, const struct ah_job_group *group, bool squares)
+{
+    const struct ah_costs *costs = milp->costs;
+    const uint64_t shards = ah_job_shards(milp->job);
+    return costs->net_latency_us +
+           (double)((shards - 1) * group->own_trained_elements * milp->job->gradient_bytes) *
+               costs->net_us_per_byte +
+           (double)group->own_trained_parameters *
+               ((double)shards * costs->device_accumulate_us + (squares ? costs->device_squares_us : 0));
 }
 
 /* Returns the cost of adding group sums to the total, without launches. Unit: the cost of adding one gradient. */
@@ -120,7 +143,7 @@ static void compute_pieces(const struct ah_milp *milp, const struct ah_job_group
     p->forward_us = cost->forward_us;
     if (group->backward && group->kind != AH_BLOCK_HEAD)
         p->backward_us = cost->backward_us[config->activations];
-    if (!sums_on(milp, config, AH_ACCUMULATOR_HOST)) {
+    if (!sums_on(milp, config, AH_ACCUMULATOR_HOST) && !ah_milp_shares(milp)) {
         if (milp->micro_batches > 1)
             p->gradient_us += (m + folds(milp)) * milp->costs->device_accumulate_us * trained;
         if (milp->clip)
@@ -138,18 +161,18 @@ static void fetch_pieces(const struct ah_milp *milp, const struct ah_job_group *
                          struct ah_milp_column *column)
 {
     struct ah_milp_pieces *p = &column->pieces;
-    double m = (double)milp->micro_batches, once_us = 0, gather_us = 0;
+    double m = (double)milp->micro_batches, once_us = 0, rows_us = 0;
     bool trained = group->trained_elements != 0;
-    if (column->choice.weights != AH_WEIGHTS_HOST)
+    if (column->choice.weights != AH_WEIGHTS_HOST || ah_milp_shares(milp))
         return;
     if (group->kind == AH_BLOCK_EMBEDDING) {
         once_us = copy_us(milp, true, 1, group->gathered_bytes);
-        gather_us = (double)group->gathered_bytes * milp->costs->host_us_per_byte;
+        rows_us = (double)group->gathered_bytes * milp->costs->host_us_per_byte;
         p->lane_us[AH_PLAN_LANE_H2D] += m * once_us;
         if (milp->job->model->tied)
             p->lane_us[AH_PLAN_LANE_H2D] +=
                 copy_us(milp, true, group->flat_elements, milp->job->weight_bytes);
-        p->lane_us[AH_PLAN_LANE_HOST] += m * gather_us;
+        p->lane_us[AH_PLAN_LANE_HOST] += m * rows_us;
     } else {
         uint64_t keepable;
         uint64_t count = class_fetches(milp, column->of_class, column->kept, &keepable);
@@ -157,17 +180,47 @@ static void fetch_pieces(const struct ah_milp *milp, const struct ah_job_group *
         p->lane_us[AH_PLAN_LANE_H2D] += (double)count * once_us;
     }
     p->late_us[AH_PLAN_LANE_H2D] += trained ? once_us : 0;
-    p->late_us[AH_PLAN_LANE_HOST] += trained ? gather_us : 0;
+    p->late_us[AH_PLAN_LANE_HOST] += trained ? rows_us : 0;
+}
+
+/* Adds what ranks that share states send each other, and the fetches of a rank's own part. */
+static void shared_pieces(const struct ah_milp *milp, const struct ah_job_group *group,
+                          struct ah_milp_column *column)
+{
+    struct ah_milp_pieces *p = &column->pieces;
+    const bool trained = group->trained_elements != 0, device = column->choice.weights == AH_WEIGHTS_DEVICE;
+    const bool table =
+        group->kind == AH_BLOCK_EMBEDDING && milp->job->model->tied; /* the head reads it, too */
+    const double last_us = scatter_us(milp, group, milp->clip);
+    uint64_t keepable,
+        count = device ? trained : class_fetches(milp, column->of_class, column->kept, &keepable);
+    const double once_us = gather_us(milp, device ? group->own_trained_elements : group->own_flat_elements);
+    if (!ah_milp_shares(milp))
+        return;
+    count += table && !device;
+    p->lane_us[AH_PLAN_LANE_NET] += (double)count * once_us;
+    p->late_gather_us = trained ? once_us : 0;
+    p->late_us[AH_PLAN_LANE_NET] += p->late_gather_us;
+    if (trained) {
+        p->lane_us[AH_PLAN_LANE_NET] +=
+            (double)(milp->micro_batches - 1) * scatter_us(milp, group, false) + last_us;
+        p->late_us[AH_PLAN_LANE_NET] += last_us;
+    }
+    if (column->choice.weights != AH_WEIGHTS_HOST)
+        return;
+    const double fetch_us = copy_us(milp, true, group->own_flat_elements, milp->job->weight_bytes);
+    p->lane_us[AH_PLAN_LANE_H2D] += (double)count * fetch_us;
+    p->late_us[AH_PLAN_LANE_H2D] += trained ? fetch_us : 0;
 }
 
 static void host_update_pieces(const struct ah_milp *milp, const struct ah_job_group *group,
                                struct ah_milp_column *column)
 {
     struct ah_milp_pieces *p = &column->pieces;
-    double trained = (double)group->trained_parameters, m = (double)milp->micro_batches;
+    double trained = (double)group->own_trained_parameters, m = (double)milp->micro_batches;
     bool host_sums = sums_on(milp, &column->choice, AH_ACCUMULATOR_HOST);
     bool device_sums = sums_on(milp, &column->choice, AH_ACCUMULATOR_DEVICE);
-    double send_us = copy_us(milp, false, group->trained_elements,
+    double send_us = copy_us(milp, false, group->own_trained_elements,
                              device_sums ? sizeof(float) : milp->job->gradient_bytes);
     double adam_us = milp->costs->host_adam_us * trained;
     p->late_us[AH_PLAN_LANE_HOST] += adam_us;
@@ -179,8 +232,8 @@ static void host_update_pieces(const struct ah_milp *milp, const struct ah_job_g
         p->lane_us[AH_PLAN_LANE_HOST] +=
             ((m + folds(milp)) * milp->costs->host_accumulate_us + squares_us) * trained;
     }
-    if (column->choice.weights == AH_WEIGHTS_DEVICE) {
-        double upload_us = copy_us(milp, true, group->trained_elements, milp->job->weight_bytes);
+    if (column->choice.weights != AH_WEIGHTS_HOST) {
+        double upload_us = copy_us(milp, true, group->own_trained_elements, milp->job->weight_bytes);
         p->late_us[AH_PLAN_LANE_H2D] += upload_us;
         p->lane_us[AH_PLAN_LANE_H2D] += upload_us;
     }
@@ -194,10 +247,10 @@ static void streamed_pieces(const struct ah_milp *milp, const struct ah_job_grou
     bool host_weights = column->choice.weights == AH_WEIGHTS_HOST;
     uint64_t weight_out = host_weights ? job->weight_bytes : 0;
     uint64_t weight_in = host_weights && job->training.dtype == AH_FP32 ? job->weight_bytes : 0;
-    p->states_in_us = copy_us(milp, true, group->trained_elements, job->state_bytes + weight_in);
+    p->states_in_us = copy_us(milp, true, group->own_trained_elements, job->state_bytes + weight_in);
     p->lane_us[AH_PLAN_LANE_H2D] += p->states_in_us;
     p->lane_us[AH_PLAN_LANE_D2H] +=
-        copy_us(milp, false, group->trained_elements, job->state_bytes + weight_out);
+        copy_us(milp, false, group->own_trained_elements, job->state_bytes + weight_out);
 }
 
 /* ---- memory ---- */
@@ -210,24 +263,32 @@ static void device_memory(const struct ah_milp *milp, const struct ah_job_group 
     const struct ah_job *job = milp->job;
     uint64_t together = milp->by_block ? milp->micro_batches : 1;
     uint64_t weights = group->flat_elements * job->weight_bytes;
-    bool host_weights = config->weights == AH_WEIGHTS_HOST;
+    bool away = config->weights != AH_WEIGHTS_DEVICE;
     bool device_sums = sums_on(milp, config, AH_ACCUMULATOR_DEVICE);
     bool has_backward = group->backward && group->kind != AH_BLOCK_HEAD;
-    p->stays = bytes(host_weights ? 0 : weights);
+    p->stays = bytes(!away                                    ? weights
+                     : config->weights == AH_WEIGHTS_GATHERED ? group->own_flat_elements * job->weight_bytes
+                                                              : 0);
     if (config->optimizer == AH_OPTIMIZER_DEVICE)
-        p->stays += bytes(group->trained_elements * job->state_bytes);
-    if (host_weights && group->kind != AH_BLOCK_EMBEDDING) {
+        p->stays += bytes(group->own_trained_elements * job->state_bytes);
+    if (away && group->kind != AH_BLOCK_EMBEDDING) {
         p->fetched = bytes(weights);
         p->between =
             column->kept && has_backward && (milp->micro_batches == 1 || milp->by_block) ? p->fetched : 0;
     }
-    if (host_weights && group->kind == AH_BLOCK_EMBEDDING && job->model->tied)
+    if (away && group->kind == AH_BLOCK_EMBEDDING && job->model->tied)
         p->table = bytes(weights);
     p->part = bytes(group->trained_elements * job->gradient_bytes);
-    p->sum = device_sums ? bytes(group->trained_elements * sizeof(float)) : 0;
+    p->sum = device_sums ? bytes(group->own_trained_elements * sizeof(float)) : 0;
     p->gradient = p->part + p->sum;
+    p->table_gradient = p->gradient;
     if (milp->clip && config->optimizer != AH_OPTIMIZER_HOST)
         p->waits = device_sums ? p->sum : p->part;
+    if (ah_milp_shares(milp)) {
+        p->gradient += bytes((ah_job_shards(job) - 1) * group->own_trained_elements * job->gradient_bytes);
+        p->sum = milp->micro_batches > 1 ? p->sum : 0; /* the only micro-batch's sum begins at its gradient */
+        p->table_gradient = p->part + (milp->by_block ? 0 : p->sum);
+    }
     p->saved = has_backward ? bytes(group->saved_bytes[config->activations] * together) : 0;
     p->work_forward = bytes(group->forward_work_bytes[config->activations]);
     p->work_backward = has_backward ? bytes(group->backward_work_bytes[config->activations]) : 0;
@@ -247,12 +308,14 @@ static void host_memory(const struct ah_milp *milp, const struct ah_job_group *g
         element = job->state_bytes + (host_sums ? ah_fold_bytes(&job->training) : 0);
         if (job->training.dtype == AH_FP32 && !host_weights)
             element += sizeof(float);
-        if (milp->clip && !host_sums) /* all gradients arrive before the first update frees one */
+        if ((milp->clip || ah_milp_shares(milp)) &&
+            !host_sums) /* all arrive before the first update frees any */
             element += sums_on(milp, config, AH_ACCUMULATOR_DEVICE) ? sizeof(float) : job->gradient_bytes;
     }
-    column->pieces.host = bytes(group->trained_elements * element);
+    column->pieces.host = bytes(group->own_trained_elements * element);
     if (host_weights)
-        column->pieces.host += bytes(group->flat_elements * job->weight_bytes + group->gathered_bytes);
+        column->pieces.host += bytes(group->own_flat_elements * job->weight_bytes +
+                                     (ah_milp_shares(milp) ? 0 : group->gathered_bytes));
 }
 
 /* ---- classes and columns ---- */
@@ -267,6 +330,7 @@ static void add_column(struct ah_milp *milp, size_t class, uint32_t config, cons
     struct ah_milp_pieces *p = &column->pieces;
     compute_pieces(milp, group, column);
     fetch_pieces(milp, group, column);
+    shared_pieces(milp, group, column);
     if (choice->optimizer == AH_OPTIMIZER_HOST)
         host_update_pieces(milp, group, column);
     if (choice->optimizer == AH_OPTIMIZER_STREAMED)
@@ -288,7 +352,8 @@ static void class_columns(struct ah_milp *milp, size_t class)
         if (!(milp->classes[class].allowed >> i & 1))
             continue;
         add_column(milp, class, i, &configs[i], false);
-        bool fetched = configs[i].weights == AH_WEIGHTS_HOST && group->kind != AH_BLOCK_EMBEDDING;
+        bool fetched = configs[i].weights != AH_WEIGHTS_DEVICE &&
+                       (group->kind != AH_BLOCK_EMBEDDING || ah_milp_shares(milp));
         if (fetched && milp->keepable[class])
             add_column(milp, class, i, &configs[i], true);
     }

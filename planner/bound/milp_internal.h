@@ -27,20 +27,22 @@ struct ah_milp_pieces {
     double update_us;   /* device_adam */
     double lane_us[AH_PLAN_LANES]; /* all work of the block in the lane */
     double late_us[AH_PLAN_LANES]; /* work between the block's last gradient and its next forward */
+    double late_gather_us;         /* the part of late_us of `net` for gathering new weights */
     double states_in_us;           /* copying states in for a streamed update */
     bool late;                     /* any of late_us is not zero */
     bool states;                   /* states_in_us is not zero */
 
-    int64_t stays;        /* device bytes at all positions: weights, states */
-    int64_t saved;        /* activations, from forward to backward */
-    int64_t between;      /* weights fetched once for forward and backward */
-    int64_t fetched;      /* weights fetched for the block's own op */
-    int64_t table;        /* a tied table fetched for the head */
-    int64_t gradient;     /* gradient at the block's own gradient op, sum included */
-    int64_t part;         /* the part of `gradient` that one micro-batch needs */
-    int64_t sum;          /* the part of `gradient` for the sum on the device */
-    int64_t waits;        /* with clipping: gradient that waits for an update on the device */
-    int64_t work_forward; /* scratch */
+    int64_t stays;          /* device bytes at all positions: weights, states */
+    int64_t saved;          /* activations, from forward to backward */
+    int64_t between;        /* weights fetched once for forward and backward */
+    int64_t fetched;        /* weights fetched for the block's own op */
+    int64_t table;          /* a tied table fetched for the head */
+    int64_t gradient;       /* gradient at the block's own gradient op, sum included */
+    int64_t part;           /* the part of `gradient` that one micro-batch needs */
+    int64_t sum;            /* the part of `gradient` for the sum on the device */
+    int64_t table_gradient; /* of `gradient`, if it is a tied table's, the part live at the head */
+    int64_t waits;          /* with clipping: gradient that waits for an update on the device */
+    int64_t work_forward;   /* scratch */
     int64_t work_backward;
     int64_t host; /* pinned and pageable host bytes */
 };
@@ -94,6 +96,12 @@ int ah_milp_rows(struct ah_milp *milp, struct ah_arena *arena, struct ah_error *
 static inline int64_t *ah_milp_coefficients(const struct ah_milp *milp, size_t row)
 {
     return milp->coefficients + row * milp->n_columns;
+}
+
+/* True if ranks share states. */
+static inline bool ah_milp_shares(const struct ah_milp *milp)
+{
+    return ah_job_shards(milp->job) > 1;
 }
 
 static inline const struct ah_job_group *ah_milp_group(const struct ah_milp *milp, size_t column)

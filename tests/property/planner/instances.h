@@ -19,6 +19,7 @@ struct instance {
     struct ah_model_rope rope;
     uint64_t window_layers[INSTANCE_BLOCKS];
     const char *patterns[4];
+    struct ah_plan_part part; /* shards 0: states are not shared */
     struct ah_arena arena;
     struct ah_job job;
     struct ah_costs costs;
@@ -125,24 +126,40 @@ static void instance_costs(struct instance *it, uint64_t *random)
             (struct ah_plan_resource){.name = "shared",
                                       .demand = {check_uniform(random) * 0.3, check_uniform(random),
                                                  check_uniform(random), check_uniform(random)}};
+    if (it->part.shards) {
+        costs->net_latency_us = instance_below(random, 2) ? instance_scaled(random, 0.1, 20) : 0;
+        costs->net_us_per_byte = per_parameter * instance_scaled(random, 0.02, 1);
+        costs->sharing.weights.of[AH_PLAN_LANE_NET] = 1;
+    }
     if (instance_below(random, 2))
         costs->launch_us = per_parameter * instance_scaled(random, 10, 5000);
 }
 
-/* Draws and opens an instance. Returns false if the drawn patterns train nothing; in that case, call it once more. */
-static bool instance_open(struct instance *it, uint64_t *random, uint64_t layers)
+/* Draws and opens an instance; `shared`: of ranks that share states. Returns false if the drawn patterns train nothing;
+ * in that case, call it once more. */
+static bool instance_open_as(struct instance *it, uint64_t *random, uint64_t layers, bool shared)
 {
     struct ah_error err = {0};
     memset(it, 0, sizeof *it);
     instance_model(it, random, layers);
     struct ah_plan_training training = instance_training(it, random);
-    if (ah_job_init(&it->job, &it->model, &training, &it->arena, &err)) {
+    if (shared)
+        it->part = (struct ah_plan_part){.blocks = ah_model_blocks(&it->model),
+                                         .tp = 1,
+                                         .stages = 1,
+                                         .shards = 2 + instance_below(random, 4)};
+    if (ah_job_init_part(&it->job, &it->model, &training, shared ? &it->part : NULL, &it->arena, &err)) {
         ah_arena_release(&it->arena);
         return false;
     }
     assert_true(it->job.n_groups <= INSTANCE_GROUPS);
     instance_costs(it, random);
     return true;
+}
+
+static inline bool instance_open(struct instance *it, uint64_t *random, uint64_t layers)
+{
+    return instance_open_as(it, random, layers, false);
 }
 
 static void instance_close(struct instance *it)

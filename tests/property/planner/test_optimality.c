@@ -61,7 +61,7 @@ static void show(const char *what, const struct ah_config *configs, size_t n)
 {
     printf("%s", what);
     for (size_t i = 0; i < n; i++)
-        printf(" %c%c%c", "ksr"[configs[i].activations], "dh"[configs[i].weights],
+        printf(" %c%c%c", "ksr"[configs[i].activations], "dhg"[configs[i].weights],
                "dhs-"[configs[i].optimizer]);
     printf("\n");
 }
@@ -158,17 +158,15 @@ static void check_instance(const struct instance *it, uint64_t *random, struct t
     ah_arena_release(&arena);
 }
 
-TEST(optimality, equals_brute_force)
+static void check_instances(uint64_t random, int instances, bool shared)
 {
-    int instances = (int)check_scaled(60);
-    uint64_t random = check_seed(20261121);
     struct tally tally = {0};
     for (int i = 0; i < instances;) {
         static const uint64_t layers[] = {1, 1, 2, 2, 2, 4};
         static const uint64_t more[] = {2, 3, 4};
         struct instance it;
         uint64_t n = layers[instance_below(&random, 6)];
-        if (!instance_open(&it, &random, n < 4 ? n : more[instance_below(&random, 3)]))
+        if (!instance_open_as(&it, &random, n < 4 ? n : more[instance_below(&random, 3)], shared))
             continue;
         check_instance(&it, &random, &tally);
         instance_close(&it);
@@ -178,4 +176,14 @@ TEST(optimality, equals_brute_force)
            tally.equal, tally.infeasible, tally.nothing);
     assert_true(tally.planned > instances / 2);
     assert_true(tally.equal >= tally.planned * 9 / 10);
+}
+
+TEST(optimality, equals_brute_force)
+{
+    check_instances(check_seed(20261121), (int)check_scaled(60), false);
+}
+
+TEST(optimality, equals_brute_force_if_ranks_share_states)
+{
+    check_instances(check_seed(20261129), (int)check_scaled(60), true);
 }

@@ -41,16 +41,17 @@ static void random_configs(const struct ah_job *job, uint64_t *random, struct ah
 }
 
 /* Sums the columns' pieces, with as many fetches as possible. The sum is exact if nothing is fetched more than once. */
-static void sum_work(const struct ah_milp *milp, const struct ah_config *configs, double ret_us[4])
+static void sum_work(const struct ah_milp *milp, const struct ah_config *configs,
+                     double ret_us[AH_PLAN_LANES])
 {
-    memset(ret_us, 0, 4 * sizeof *ret_us);
+    memset(ret_us, 0, AH_PLAN_LANES * sizeof *ret_us);
     for (size_t block = 0; block < milp->job->n_blocks; block++) {
         const struct ah_milp_class *class = &milp->classes[milp->class_of[block]];
         for (size_t j = class->first_column; j < class->first_column + class->n_columns; j++) {
             const struct ah_milp_column *column = &milp->columns[j];
             if (column->kept || memcmp(&column->choice, &configs[block], sizeof configs[block]) != 0)
                 continue;
-            for (int lane = 0; lane < 4; lane++)
+            for (int lane = 0; lane < AH_PLAN_LANES; lane++)
                 ret_us[lane] += column->pieces.lane_us[lane];
         }
     }
@@ -60,11 +61,11 @@ static void sum_work(const struct ah_milp *milp, const struct ah_config *configs
 
 static bool fetches_layers(const struct ah_job *job, const struct ah_config *configs)
 {
-    bool tied_table = job->model->tied && configs[0].weights == AH_WEIGHTS_HOST;
+    bool table = (job->model->tied || ah_job_shards(job) > 1) && configs[0].weights != AH_WEIGHTS_DEVICE;
     for (size_t block = 1; block < job->n_blocks; block++)
-        if (configs[block].weights == AH_WEIGHTS_HOST)
+        if (configs[block].weights != AH_WEIGHTS_DEVICE)
             return true;
-    return tied_table && job->training.micro_batches > 1;
+    return table && job->training.micro_batches > 1;
 }
 
 static void check_work(const struct ah_milp_input *input, const struct ah_config *configs,
@@ -73,12 +74,12 @@ static void check_work(const struct ah_milp_input *input, const struct ah_config
     struct ah_arena arena = {0};
     struct ah_error err = {0};
     struct ah_milp milp;
-    double work_us[4];
+    double work_us[AH_PLAN_LANES];
     CHECK_OK(ah_milp_build(&milp, input, &arena, &err), err);
     sum_work(&milp, configs, work_us);
     bool fetched = fetches_layers(input->job, configs);
-    for (int lane = 0; lane < 4; lane++)
-        if (!fetched || lane != AH_PLAN_LANE_H2D)
+    for (int lane = 0; lane < AH_PLAN_LANES; lane++)
+        if (!fetched || (lane != AH_PLAN_LANE_H2D && lane != AH_PLAN_LANE_NET))
             check_near(work_us[lane] / (1 + score->work_us[lane]),
                        score->work_us[lane] / (1 + score->work_us[lane]), 1e-9);
     ah_arena_release(&arena);
@@ -176,15 +177,14 @@ static void check_choice(struct instance *it, struct ah_schedule *schedule, uint
     tight->n_priced++;
 }
 
-TEST(rows, never_say_more_than_the_schedule)
+static void check_instances(uint64_t random, bool shared)
 {
-    uint64_t random = check_seed(20260721);
     struct tightness tight = {0};
     for (int i = 0; i < (int)check_scaled(INSTANCES); i++) {
         struct instance it;
         struct ah_schedule schedule = {0};
         struct ah_error err = {0};
-        if (!instance_open(&it, &random, 1 + instance_below(&random, 6)))
+        if (!instance_open_as(&it, &random, 1 + instance_below(&random, 6), shared))
             continue;
         CHECK_OK(ah_schedule_init(&schedule, &it.job, &err), err);
         for (int c = 0; c < CHOICES; c++)
@@ -197,4 +197,14 @@ TEST(rows, never_say_more_than_the_schedule)
                   tight.host / (double)tight.n, tight.priced / (double)tight.n_priced);
     assert_true(tight.priced > 0.5 * (double)tight.n_priced);
     assert_true(tight.n > check_scaled(INSTANCES) * CHOICES / 2);
+}
+
+TEST(rows, never_say_more_than_the_schedule)
+{
+    check_instances(check_seed(20260721), false);
+}
+
+TEST(rows, never_say_more_than_the_schedule_of_ranks_that_share_states)
+{
+    check_instances(check_seed(20261128), true);
 }

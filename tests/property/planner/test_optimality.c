@@ -185,5 +185,5 @@ TEST(optimality, equals_brute_force)
 
 TEST(optimality, equals_brute_force_if_ranks_share_states)
 {
-    check_instances(check_seed(20261129), (int)check_scaled(60), true);
+    check_instances(check_seed(20261129), (int)check_scaled(30), true);
 }

@@ -170,7 +170,7 @@ static void put_lanes(struct ah_cli *cli, const struct simulation *simulation)
     struct ah_table table = {
         .arena = &cli->arena,
         .columns = {"lane", "", ">busy", ">works", ">slowed by", ">waits for data", ">for memory", ">idle"}};
-    for (unsigned i = 0; i < ah_plan_lanes(simulation->plan); i++) {
+    for (unsigned i = 0; i < ah_plan_lane_count(simulation->plan); i++) {
         const struct ah_replay_lane *lane = &replay->lanes[i];
         double share = replay->period_us > 0 ? lane->busy_us / replay->period_us : 0;
         ah_table_cell(&table, "%s", ah_words_plan_lane[i]);
@@ -281,11 +281,11 @@ static void print_json(struct ah_cli *cli, const struct simulation *simulation)
     ah_emit_number(&emit, "first_step_us", replay->first_us);
     ah_emit_integer(&emit, "iterations", replay->iterations);
     ah_emit_open(&emit, "exposed_us", '{');
-    for (unsigned lane = AH_PLAN_LANE_H2D; lane < ah_plan_lanes(simulation->plan); lane++)
+    for (unsigned lane = AH_PLAN_LANE_H2D; lane < ah_plan_lane_count(simulation->plan); lane++)
         ah_emit_number(&emit, ah_words_plan_lane[lane], replay->exposed_us[lane]);
     ah_emit_close(&emit);
     ah_emit_open(&emit, "lanes", '{');
-    for (unsigned lane = 0; lane < ah_plan_lanes(simulation->plan); lane++)
+    for (unsigned lane = 0; lane < ah_plan_lane_count(simulation->plan); lane++)
         emit_lane(&emit, simulation, (enum ah_plan_lane)lane);
     ah_emit_close(&emit);
     ah_emit_close(&emit);

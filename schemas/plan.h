@@ -331,7 +331,7 @@ static inline uint64_t ah_plan_shards(const struct ah_plan *plan)
 }
 
 /* Returns the number of lanes that the plan has. `net`, the last one, only counts if it has work. */
-static inline unsigned ah_plan_lanes(const struct ah_plan *plan)
+static inline unsigned ah_plan_lane_count(const struct ah_plan *plan)
 {
     return plan->lanes.n_order[AH_PLAN_LANE_NET] ? AH_PLAN_LANES : AH_PLAN_LANE_NET;
 }

@@ -142,7 +142,7 @@ static bool same_order(const struct ah_plan *a, const struct ah_plan *b, enum ah
 /* Returns the number of lanes that either plan has. */
 static unsigned lanes_of(const struct ah_plan *a, const struct ah_plan *b)
 {
-    return ah_plan_lanes(a) > ah_plan_lanes(b) ? ah_plan_lanes(a) : ah_plan_lanes(b);
+    return ah_plan_lane_count(a) > ah_plan_lane_count(b) ? ah_plan_lane_count(a) : ah_plan_lane_count(b);
 }
 
 static void put_orders(struct ah_cli *cli, const struct ah_plan *a, const struct ah_plan *b)

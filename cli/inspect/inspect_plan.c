@@ -91,7 +91,7 @@ static void put_speed(struct ah_cli *cli, const struct ah_plan *plan)
 {
     struct ah_table table = {.arena = &cli->arena,
                              .columns = {"lane", "", ">busy", ">works", ">compute waits for it"}};
-    for (unsigned lane = 0; lane < ah_plan_lanes(plan); lane++)
+    for (unsigned lane = 0; lane < ah_plan_lane_count(plan); lane++)
         lane_cells(&table, plan, (enum ah_plan_lane)lane);
     ah_inspect_table(cli, "what limits the speed", &table);
     struct ah_buffer sentence = {0};

@@ -49,7 +49,7 @@ static void emit_memory(struct ah_emit *emit, const struct ah_plan_memory *memor
 static void emit_lanes(struct ah_emit *emit, const struct ah_plan *plan)
 {
     ah_emit_open(emit, "lanes", '{');
-    for (unsigned lane = 0; lane < ah_plan_lanes(plan); lane++) {
+    for (unsigned lane = 0; lane < ah_plan_lane_count(plan); lane++) {
         ah_emit_open(emit, ah_words_plan_lane[lane], '{');
         ah_emit_number(emit, "busy_us", plan->time.busy_us[lane]);
         ah_emit_number(emit, "busy_share",

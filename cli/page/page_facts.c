@@ -143,7 +143,7 @@ void page_put_classes(struct ah_emit *emit, const struct ah_plan_memory *memory)
 void page_put_lanes(struct ah_emit *emit, const struct ah_plan *plan)
 {
     ah_emit_open(emit, "lanes", '[');
-    for (unsigned lane = 0; lane < ah_plan_lanes(plan); lane++) {
+    for (unsigned lane = 0; lane < ah_plan_lane_count(plan); lane++) {
         ah_emit_open(emit, NULL, '[');
         ah_emit_text(emit, NULL, ah_words_plan_lane[lane]);
         ah_emit_number(emit, NULL, plan->time.busy_us[lane]);

@@ -266,7 +266,7 @@ int page_put_timeline(struct page *page, struct ah_error *err)
     ah_emit_integer(emit, "positions", page->occupancy.positions);
     ah_emit_bool(emit, "joined", t.joined);
     ah_emit_open(emit, "lanes", '[');
-    for (size_t lane = 0; lane < ah_plan_lanes(page->plan); lane++)
+    for (size_t lane = 0; lane < ah_plan_lane_count(page->plan); lane++)
         put_lane(&t, lane);
     ah_emit_close(emit);
     ah_emit_open(emit, "waits", '[');

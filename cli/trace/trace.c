@@ -94,7 +94,7 @@ static void print_process(struct trace *trace, enum trace_process process, const
     ah_emit_text(&emit, "name", name);
     close_about(&emit);
     print_track(trace, process, TRACK_ITERATIONS, process == PROCESS_PREDICTED ? "iterations" : "steps", 0);
-    for (size_t lane = 0; lane < ah_plan_lanes(trace->plan); lane++)
+    for (size_t lane = 0; lane < ah_plan_lane_count(trace->plan); lane++)
         print_track(trace, process, lane + 1, ah_words_plan_lane[lane], 2 * lane + 1);
 }
 

@@ -290,8 +290,10 @@ static void tell_of_saving(const struct running *running)
         ah_cli_tell(running->cli, AH_CLI_NOTE,
                     "without --save DIR nothing is kept: the trained weights are lost at the end");
     if (run->save && !running->options->run.save)
-        ah_cli_tell(running->cli, AH_CLI_NOTE,
-                    "saves into '%s', from which it resumes; --no-save keeps nothing", run->save);
+        ah_cli_tell(
+            running->cli, AH_CLI_NOTE,
+            "checkpoints go to '%s', the folder that this run resumes from; --no-save turns saving off",
+            run->save);
     if (run->save && run->plan->model.vocabulary != AH_DATASET_BYTE_VOCABULARY &&
         !ah_companions_has_tokenizer(&run->companions))
         ah_cli_tell(
@@ -364,8 +366,8 @@ static void summarize_overlap(struct running *running, const struct ah_runlog_ov
              overlap->first_step, overlap->first_step + overlap->steps - 1);
     const double percent = 100 / overlap->total_us;
     ah_buffer_printf(&running->cli->out,
-                     "%s: compute works %.1f %%, copies alone %.1f %%, the host alone %.1f %%, nothing "
-                     "%.1f %%%s\n",
+                     "%s: compute was busy %.1f %% of the time, only copies %.1f %%, only the host %.1f %%, "
+                     "nothing %.1f %%%s\n",
                      steps, percent * overlap->compute_us, percent * overlap->copy_us,
                      percent * overlap->host_us, percent * overlap->idle_us,
                      overlap->source == AH_RUNLOG_HARDWARE_SAYS ? " (kernels and copies, recorded)" : "");

@@ -296,7 +296,7 @@ static int check_stages(const struct ah_cluster_plan *plan, size_t p, struct ah_
     }
     if (next != plan->blocks)
         return ah_meaning_fail_item(err, "pipelines", p, "stages",
-                                    "end at block %" PRIu64 ", the model at %" PRIu64, next, plan->blocks);
+                                    "hold %" PRIu64 " blocks; the model has %" PRIu64, next, plan->blocks);
     return AH_OK;
 }
 

@@ -202,8 +202,7 @@ AH_TABLE(block, ah_machine_block, "block",
 static const struct ah_field disk_fields[] = {
     AH_ROW_GROUP(ah_machine_disk, read_bytes_per_s, &ah_metric_table, "Rate of reading one large file."),
     AH_ROW_GROUP(ah_machine_disk, write_bytes_per_s, &ah_metric_table,
-                 "Rate of writing one, including the "
-                 "sync."),
+                 "Rate of writing one large file, until it is on the disk."),
     {0}};
 AH_TABLE(disk, ah_machine_disk, "disk", "The disk that checkpoints go to.", NULL);
 

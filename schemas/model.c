@@ -137,7 +137,7 @@ static const struct ah_field model_fields[] = {
     AH_ROW_COUNT(ah_model, mlp_width, 1, 16777216, "Inner width of the MLP."),
     AH_ROW_COUNT(ah_model, vocabulary, 1, 268435456, "Rows of the embedding."),
     AH_ROW_COUNT(ah_model, max_positions, 1, 268435456,
-                 "Longest sequence; rows of a learned position table."),
+                 "Longest sequence; a learned position table has as many rows."),
     AH_ROW_WORD(ah_model, position, ah_words_position, "How positions are encoded."),
     {.name = "rope",
      AH_GROUP_AT(ah_model, rope, &rope_table),

@@ -148,10 +148,9 @@ static int fail_missing(const struct gathering *g, struct ah_error *err)
     else
         snprintf(remedy, sizeof remedy, "bring back '%.128s', which had it, or add a whole older step", by);
     return ah_error_set(err, AH_E_INFEASIBLE,
-                        "holdings: no step is complete: of step %" PRIu64
-                        ", the newest, '%s' of slice %zu of "
-                        "%s is nowhere in cluster '%s'; %s",
-                        step, ah_words_shard_kind[shard.kind], shard.slice, what, cluster, remedy);
+                        "holdings: no step is complete. Of the newest, step %" PRIu64
+                        ", cluster '%s' lacks '%s' of slice %zu of %s; %s",
+                        step, cluster, ah_words_shard_kind[shard.kind], shard.slice, what, remedy);
 }
 
 static int choose_step(struct gathering *g, uint64_t *ret_step, struct ah_error *err)

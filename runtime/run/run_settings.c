@@ -58,9 +58,9 @@ static int read_betas(const char *text, struct ah_run_settings *settings, struct
     if (*end == ',')
         beta2 = strtod(end + 1, &end);
     if (*end || !is_decay(beta1) || !is_decay(beta2))
-        return ah_error_set(err, AH_E_USAGE,
-                            "'--betas' '%s' must be two fp32 numbers, 0 or above and below 1; write 0.9,0.95",
-                            text);
+        return ah_error_set(
+            err, AH_E_USAGE,
+            "'--betas' '%s': give two numbers from 0 to below 1, as fp32, for example 0.9,0.95", text);
     settings->beta1 = beta1;
     settings->beta2 = beta2;
     return AH_OK;

@@ -5,6 +5,7 @@
 #include "cli/plan/outdated.h"
 
 #include "schemas/cluster_plan.h"
+#include "schemas/json.h"
 #include "schemas/plan.h"
 
 #include <inttypes.h>
@@ -27,10 +28,9 @@ static void put_training(struct ah_buffer *out, const struct ah_plan_training *t
                      training->micro_batches, training->seq);
     ah_buffer_printf(out, " --dtype %s --state-dtype %s", ah_words_dtype[training->dtype],
                      ah_words_dtype[training->state_dtype]);
+    ah_buffer_puts(out, training->clip > 0 ? " --clip " : " --clip none");
     if (training->clip > 0)
-        ah_buffer_printf(out, " --clip %g", training->clip);
-    else
-        ah_buffer_puts(out, " --clip none");
+        ah_json_put_number(out, training->clip);
     put_freeze(out, training->trainable, training->n_trainable);
 }
 
@@ -55,17 +55,15 @@ static void put_plan(struct ah_buffer *out, const struct ah_plan *plan)
     put_without(out, plan->annotations, plan->n_annotations);
 }
 
-static void put_cluster_plan(struct ah_buffer *out, const struct ah_cluster_plan *plan)
+static int put_cluster_plan(struct ah_buffer *out, const struct ah_cluster_plan *plan, struct ah_error *err)
 {
-    const struct ah_cluster_plan_training *of = &plan->training;
-    const struct ah_plan_training training = {.batch = of->batch,
-                                              .micro_batches = of->micro_batches,
-                                              .seq = of->seq,
-                                              .dtype = of->dtype,
-                                              .state_dtype = of->state_dtype,
-                                              .clip = of->clip,
-                                              .trainable = of->trainable,
-                                              .n_trainable = of->n_trainable};
+    struct ah_arena arena = {0};
+    struct ah_plan_training training;
+    int rc = ah_cluster_plan_step(plan, &arena, &training, err);
+    if (rc) {
+        ah_arena_release(&arena);
+        return rc;
+    }
     ah_buffer_printf(out, "autohete plan %s --cluster %s", plan->inputs.model.name,
                      plan->inputs.cluster.name);
     put_training(out, &training);
@@ -75,6 +73,8 @@ static void put_cluster_plan(struct ah_buffer *out, const struct ah_cluster_plan
             ah_buffer_printf(out, " --tp %.*s", (int)strcspn(plan->annotations[i].value, ","),
                              plan->annotations[i].value);
     put_without(out, plan->annotations, plan->n_annotations);
+    ah_arena_release(&arena);
+    return AH_OK;
 }
 
 int ah_outdated_refuse(const struct ah_document *document, const char *verb, struct ah_error *err)
@@ -83,17 +83,18 @@ int ah_outdated_refuse(const struct ah_document *document, const char *verb, str
         return AH_OK;
     struct ah_buffer command = {0};
     const bool one = document->kind == AH_DOCUMENT_PLAN;
+    int rc = AH_OK;
     if (one)
         put_plan(&command, document->body.plan);
     else
-        put_cluster_plan(&command, document->body.cluster_plan);
-    int rc =
-        command.failed
-            ? ah_error_memory(err)
-            : ah_error_set(err, AH_E_MISMATCH,
-                           "format_version: is 1.0; '%s' takes 2.0, which states more. Plan again, with the "
-                           "files of its model and %s: %s",
-                           verb, one ? "machine" : "cluster", command.data);
+        rc = put_cluster_plan(&command, document->body.cluster_plan, err);
+    if (!rc && command.failed)
+        rc = ah_error_memory(err);
+    if (!rc)
+        rc = ah_error_set(err, AH_E_MISMATCH,
+                          "format_version: is 1.0; '%s' takes 2.0, which states more. Plan again, with the "
+                          "files of its model and %s: %s",
+                          verb, one ? "machine" : "cluster", command.data);
     ah_buffer_release(&command);
     return rc;
 }

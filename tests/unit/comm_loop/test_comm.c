@@ -6,6 +6,7 @@
 #include "runtime/comm/comm.h"
 #include "tests/unit/comm_loop/world.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -270,17 +271,35 @@ static void *open_and_close(void *context)
     return NULL;
 }
 
+/* Opens ranks 0, 2 and 4 of 6. Returns false if one of them came too late itself, because the machine is busy. */
+static bool open_half(struct world *world, double deadline_s)
+{
+    struct ah_error err = {0};
+    bool in_time = true;
+    *world = (struct world){.ranks = 6};
+    CHECK_OK(ah_comm_hub_new(&world->hub, 6, NULL, &err), err);
+    for (uint32_t i = 0; i < 6; i++)
+        world->rank[i].options = (struct ah_comm_options){ah_comm_loop(), i, 6, world->hub, deadline_s};
+    world_each(world, open_and_close);
+    for (uint32_t i = 0; i < 6; i += 2)
+        in_time = in_time && strstr(world->rank[i].err.text, "ranks 1, 3 and 5 of 6");
+    return in_time;
+}
+
 TEST(comm, absent_ranks_are_named_within_the_deadline)
 {
-    struct world world = {.ranks = 6};
+    const double deadlines_s[] = {0.05, 1, 20};
+    struct world world;
     struct ah_error err = {0};
-    CHECK_OK(ah_comm_hub_new(&world.hub, 6, NULL, &err), err);
-    for (uint32_t i = 0; i < 6; i++)
-        world.rank[i].options = (struct ah_comm_options){ah_comm_loop(), i, 6, world.hub, 0.05};
-    world_each(&world, open_and_close);
-    for (uint32_t i = 0; i < 6; i += 2)
-        CHECK_FAILS(world.rank[i].rc, world.rank[i].err, AH_E_PEER,
-                    "ranks 1, 3 and 5 of 6 did not come within 0.05 s");
+    size_t i = 0;
+    while (!open_half(&world, deadlines_s[i]) && i + 1 < sizeof deadlines_s / sizeof *deadlines_s) {
+        ah_comm_hub_free(world.hub);
+        i++;
+    }
+    char text[64];
+    snprintf(text, sizeof text, "ranks 1, 3 and 5 of 6 did not come within %g s", deadlines_s[i]);
+    for (uint32_t rank = 0; rank < 6; rank += 2)
+        CHECK_FAILS(world.rank[rank].rc, world.rank[rank].err, AH_E_PEER, text);
     CHECK_FAILS(ah_comm_open(&world.rank[1].comm, &world.rank[1].options, &err), err, AH_E_PEER,
                 "ranks 1, 3 and 5");
     ah_comm_hub_free(world.hub);

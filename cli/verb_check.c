@@ -14,6 +14,7 @@
 #include "cli/verbs.h"
 #include "planner/cluster/cluster_verify.h"
 #include "planner/cluster/sim/cluster_replay.h"
+#include "planner/gpus.h"
 #include "planner/verify.h"
 #include "runtime/schedule/check.h"
 #include "schemas/assertion.h"
@@ -97,14 +98,14 @@ static bool check_assertions(struct check *check, const char *name, const struct
 }
 
 /* Lists the parts of the document that were not checked (docs/planning.md, "What check proves"). */
-static void list_unverified(struct check *check, enum ah_document_kind kind)
+static void list_unverified(struct check *check, const struct ah_document *document)
 {
     static const char *const plan[] = {"solver.evaluations", "alternatives", "names of inputs", NULL};
     static const char *const plan_more[] = {"times of the machine (--model, --machine)", "solver.bound_us",
                                             "budgets", NULL};
     static const char *const cluster[] = {"solver", "names of inputs", NULL};
     static const char *const cluster_more[] = {"what is not in programs (--model, --cluster)", NULL};
-    const bool one = kind == AH_DOCUMENT_PLAN;
+    const bool one = document->kind == AH_DOCUMENT_PLAN || document->body.cluster_plan->sharding;
     const bool given = one ? check->inputs.machine.given : check->inputs.cluster.given;
     const char *const *lists[] = {given ? NULL : one ? plan_more : cluster_more, one ? plan : cluster};
     const char *between = "  not verified: ";
@@ -146,7 +147,15 @@ static void check_valid(struct check *check, const char *name, const struct ah_d
                          what_if.size ? ah_cli_clean(check->cli, what_if.data) : "");
     ah_buffer_release(&what_if);
     if (hold && (document->kind == AH_DOCUMENT_PLAN || document->kind == AH_DOCUMENT_CLUSTER_PLAN))
-        list_unverified(check, document->kind);
+        list_unverified(check, document);
+}
+
+static struct ah_verify_inputs inputs_of(const struct check_inputs *inputs)
+{
+    return (struct ah_verify_inputs){.model = inputs->model.document.body.model,
+                                     .model_sha256 = inputs->model.sha256,
+                                     .machine = inputs->machine.document.body.machine,
+                                     .machine_sha256 = inputs->machine.sha256};
 }
 
 static int check_cluster_plan(const struct check *check, const char *name, const struct ah_cluster_plan *plan,
@@ -160,7 +169,11 @@ static int check_cluster_plan(const struct check *check, const char *name, const
         .cluster_sha256 = inputs->cluster.sha256,
     };
     int rc = ah_proof_cluster_plan(plan, err);
-    if (!rc && inputs->cluster.given)
+    if (!rc && plan->sharding && inputs->machine.given) {
+        const struct ah_verify_inputs machine = inputs_of(inputs);
+        rc = ah_gpus_verify(plan, &machine, err);
+    }
+    if (!rc && !plan->sharding && inputs->cluster.given)
         rc = ah_cluster_verify(plan, &given, err);
     return rc ? ah_error_prefix(err, rc, "%s", name) : AH_OK;
 }
@@ -169,12 +182,7 @@ static int check_cluster_plan(const struct check *check, const char *name, const
 static int check_plan(const struct check *check, const char *name, const struct ah_plan *plan,
                       struct ah_error *err)
 {
-    const struct ah_verify_inputs inputs = {
-        .model = check->inputs.model.document.body.model,
-        .model_sha256 = check->inputs.model.sha256,
-        .machine = check->inputs.machine.document.body.machine,
-        .machine_sha256 = check->inputs.machine.sha256,
-    };
+    const struct ah_verify_inputs inputs = inputs_of(&check->inputs);
     int rc = ah_proof_plan(plan, err);
     if (!rc && check->inputs.machine.given)
         rc = ah_verify_inputs(plan, &inputs, err);

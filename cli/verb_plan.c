@@ -239,13 +239,15 @@ static int check_options(const struct plan_options *options, struct ah_error *er
         bool given;
     } of_machines[] = {{"explain", options->explain}, {"sweep", options->sweep}, {"html", options->html}};
     bool found = options->explain || options->sweep;
-    for (size_t i = 0; i < sizeof of_machines / sizeof *of_machines && options->cluster; i++)
+    const bool gpus = options->request.gpus.given && options->request.gpus.value > 1;
+    for (size_t i = 0; i < sizeof of_machines / sizeof *of_machines && (options->cluster || gpus); i++)
         if (of_machines[i].given)
-            return ah_error_set(err, AH_E_USAGE, "'--%s' works only for plans of one machine%s",
-                                of_machines[i].name,
+            return ah_error_set(err, AH_E_USAGE, "'--%s' works only for plans of one %s%s",
+                                of_machines[i].name, options->cluster ? "machine" : "GPU",
                                 options->html ? "; 'autohete inspect PLAN --html FILE' makes the page of a "
                                                 "cluster plan"
-                                              : "; leave it or '--cluster' out");
+                                : options->cluster ? "; leave it or '--cluster' out"
+                                                   : "; leave it or '--gpus' out");
     if (options->html && !strcmp(options->html, "-"))
         return ah_error_set(err, AH_E_USAGE,
                             "'--html -': standard output is needed for the plan or its summary; give a file");
@@ -277,7 +279,8 @@ static int plan_machine(struct ah_cli *cli, const struct plan_options *options,
     }
     request.planner.alternatives =
         request.planner.policy == AH_POLICY_OPTIMAL && request.planner.effort != AH_EFFORT_QUICK;
-    int status = plan_request(cli, options, &request, prospects);
+    int status = request.planner.gpus > 1 ? ah_plan_gpus(cli, &request, options->output)
+                                          : plan_request(cli, options, &request, prospects);
     ah_request_release(&request);
     return status;
 }

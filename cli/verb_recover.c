@@ -118,6 +118,11 @@ static int load_inputs(struct recovery *r, struct ah_cli *cli, const struct reco
                        struct ah_error *err)
 {
     int rc = ah_document_load(&r->plan, options->plan, AH_DOCUMENT_CLUSTER_PLAN, err);
+    if (!rc && r->plan.body.cluster_plan->sharding)
+        rc = ah_error_set(err, AH_E_DOCUMENT,
+                          "%s: is a plan of equal GPUs that share all states ('--gpus'); plan again with the "
+                          "number of GPUs that are left",
+                          options->plan);
     rc = rc ? rc : ah_input_load(&r->cluster, options->cluster, AH_DOCUMENT_CLUSTER, err);
     rc = rc ? rc
             : ah_recover_inventory_load(&r->inventory, options->inventory, r->plan.body.cluster_plan,

@@ -4,6 +4,7 @@
  */
 #include "planner/planner.h"
 
+#include "planner/gpus.h"
 #include "planner/planner_internal.h"
 #include "planner/policies/policies.h"
 #include "runtime/schedule/products.h"
@@ -14,9 +15,12 @@
 
 /* ---- the document ---- */
 
-static void fill_inputs(const struct ah_planning *p, struct ah_plan *plan)
+static int fill_inputs(const struct ah_planning *p, struct ah_plan *plan, struct ah_error *err)
 {
     const struct ah_plan_request *request = p->request;
+    struct ah_plan_part *part = ah_arena_alloc(p->arena, sizeof *part);
+    if (!part)
+        return ah_error_memory(err);
     plan->generator = request->generator;
     plan->inputs.model = (struct ah_plan_input){request->model->name, request->model_sha256};
     plan->inputs.machine = (struct ah_plan_input){request->machine->name, request->machine_sha256};
@@ -24,8 +28,13 @@ static void fill_inputs(const struct ah_planning *p, struct ah_plan *plan)
     plan->n_what_if = p->n_what_if;
     plan->model = *request->model;
     plan->training = p->training;
+    if (p->gpus > 1) {
+        *part = p->part;
+        plan->part = part;
+    }
     plan->numeric_signature = ah_plan_signature(plan, request->machine->device.kind);
     plan->policy = request->policy;
+    return AH_OK;
 }
 
 int ah_planner_emulated(const struct ah_machine *machine, enum ah_dtype dtype, struct ah_arena *arena,
@@ -114,9 +123,9 @@ static int fill_plan(struct ah_planning *p, struct ah_plan *ret_plan, struct ah_
     int rc = ah_schedule_evaluate(&split->evaluator.schedule, &choice, &score, err);
     if (!rc)
         rc = ah_schedule_emit(&split->evaluator.schedule, &choice, p->arena, ret_plan, err);
+    rc = rc ? rc : fill_inputs(p, ret_plan, err);
     if (rc)
         return rc;
-    fill_inputs(p, ret_plan);
     fill_results(p, ret_plan);
     rc = fill_policy_numbers(p, &split->evaluator.best, ret_plan, err);
     rc = rc ? rc : fill_algorithms(p, ret_plan, err);
@@ -161,10 +170,11 @@ static double lack_of(const struct ah_planning *p)
     return diagnosis.needed_bytes ? growth : HUGE_VAL;
 }
 
-/* Plans every allowed number of micro-batches and returns the fastest plan. If none has a plan, diagnoses the number
- * with the least shortage; `places` has room for its planning and the one being tried. */
-static int plan_fastest(const struct ah_plan_request *request, struct ah_arena *arena,
-                        struct ah_plan *ret_plan, struct ah_diagnosis *ret_diagnosis, struct ah_error *err)
+/* Plans every allowed number of micro-batches. Returns the fastest plan, and sets the request's number to its own. If
+ * none has a plan, diagnoses the number with the least shortage; `places` has room for its planning and the one being
+ * tried. */
+static int plan_fastest(struct ah_plan_request *request, struct ah_arena *arena, struct ah_plan *ret_plan,
+                        struct ah_diagnosis *ret_diagnosis, struct ah_error *err)
 {
     struct ah_plan_request each = *request;
     struct ah_planning places[2], *p = &places[0], *least = NULL;
@@ -178,8 +188,10 @@ static int plan_fastest(const struct ah_plan_request *request, struct ah_arena *
         if (rc)
             break;
         rc = solve(p, true, &plan, err);
-        if (!rc && p->winner && (!found || plan.time.step_us < ret_plan->time.step_us))
+        if (!rc && p->winner && (!found || plan.time.step_us < ret_plan->time.step_us)) {
             *ret_plan = plan;
+            request->training.micro_batches = n;
+        }
         found = found || (!rc && p->winner);
         proven = proven && ah_planning_proven(p);
         if (rc || p->winner || (least && lack_of(p) >= lack_of(least))) {
@@ -214,11 +226,11 @@ static int fill_alternative(const struct ah_plan_request *request, struct ah_are
     return rc;
 }
 
+/* Plans the other policies for a request without a choice of micro-batches. */
 static int fill_alternatives(const struct ah_plan_request *request, struct ah_arena *arena,
                              struct ah_plan *plan, struct ah_error *err)
 {
     struct ah_plan_request each = *request;
-    each.training.micro_batches = plan->training.micro_batches;
     plan->alternatives = ah_arena_array(arena, AH_POLICIES, sizeof *plan->alternatives);
     if (!plan->alternatives)
         return ah_error_memory(err);
@@ -232,17 +244,47 @@ static int fill_alternatives(const struct ah_plan_request *request, struct ah_ar
     return rc;
 }
 
-int ah_planner_plan(const struct ah_plan_request *request, struct ah_arena *arena, struct ah_plan *ret_plan,
-                    struct ah_diagnosis *ret_diagnosis, struct ah_error *err)
+/* Checks that the planner has a number of micro-batches to choose. */
+static int check_choice(const struct ah_plan_request *request, struct ah_error *err)
+{
+    if (request->gpus <= 1 || ah_planning_micro_batches(request, 0, false))
+        return AH_OK;
+    return ah_error_set(err, AH_E_USAGE,
+                        "'--batch' %" PRIu64 " cannot be dealt evenly to %" PRIu64
+                        " GPUs; choose a multiple of %" PRIu64 ", or give '--micro-batches'",
+                        request->training.batch, request->gpus, request->gpus);
+}
+
+/* Plans a request. Sets its number of micro-batches to the plan's. */
+static int plan_request(struct ah_plan_request *request, struct ah_arena *arena, struct ah_plan *ret_plan,
+                        struct ah_diagnosis *ret_diagnosis, struct ah_error *err)
 {
     struct ah_plan plan = {0};
     *ret_diagnosis = (struct ah_diagnosis){0};
-    int rc = plan_fastest(request, arena, &plan, ret_diagnosis, err);
+    int rc = check_choice(request, err);
+    rc = rc ? rc : plan_fastest(request, arena, &plan, ret_diagnosis, err);
     if (!rc && request->alternatives)
         rc = fill_alternatives(request, arena, &plan, err);
     if (!rc)
         *ret_plan = plan;
     return rc;
+}
+
+int ah_planner_plan(const struct ah_plan_request *request, struct ah_arena *arena, struct ah_plan *ret_plan,
+                    struct ah_diagnosis *ret_diagnosis, struct ah_error *err)
+{
+    struct ah_plan_request own = *request;
+    return plan_request(&own, arena, ret_plan, ret_diagnosis, err);
+}
+
+int ah_planner_plan_gpus(const struct ah_plan_request *request, struct ah_arena *arena,
+                         struct ah_cluster_plan *ret_plan, struct ah_diagnosis *ret_diagnosis,
+                         struct ah_error *err)
+{
+    struct ah_plan_request own = *request;
+    struct ah_plan *program = ah_arena_alloc(arena, sizeof *program);
+    int rc = program ? plan_request(&own, arena, program, ret_diagnosis, err) : ah_error_memory(err);
+    return rc ? rc : ah_gpus_document(&own, program, arena, ret_plan, err);
 }
 
 /* ---- all policies ---- */
@@ -289,8 +331,8 @@ static int fill_row(struct ah_planning *p, const struct ah_plan *plan, struct ah
                     struct ah_error *err)
 {
     row->step_us = plan->time.step_us;
-    row->micro_batches = plan->training.micro_batches;
-    row->tokens_per_s = plan->tokens_per_s;
+    row->micro_batches = p->step.micro_batches;
+    row->tokens_per_s = tokens_per_s(&p->step, plan->time.step_us);
     row->device_bytes = plan->memory.device_bytes;
     row->host_bytes = plan->memory.host_bytes;
     row->setting = describe_plan(p->request, plan, &p->winner->evaluator.best.knobs, p->arena);

@@ -17,6 +17,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "planner/policies/restriction.h"
+#include "schemas/cluster_plan.h"
 #include "schemas/machine.h"
 #include "schemas/model.h"
 #include "schemas/plan.h"
@@ -37,11 +38,17 @@ struct ah_plan_request {
     const char *model_sha256; /* digest of the model's canonical text */
     const struct ah_machine *machine;
     const char *machine_sha256;
-    struct ah_plan_training training; /* trainable NULL: all tensors are trained */
-    bool any_micro_batches;           /* the planner chooses training.micro_batches */
+    struct ah_plan_training training; /* a step of all GPUs; trainable NULL: all tensors are trained */
+    bool any_micro_batches;           /* the planner chooses training.micro_batches: the fastest ... */
+    bool least_micro_batches;         /* ... or the least that has a plan */
     bool training_stays;              /* remedies must leave the training as it is */
     uint64_t device_bytes;            /* budget for arena and reserve; 0: all of the device's memory */
     uint64_t host_bytes;              /* 0: all of the host's memory, less the system's share */
+
+    /* GPUs like the machine's that train together and share its host; each owns an equal part of all states. 0 or 1:
+     * one GPU. Micro-batches are dealt to them in turn. The plan is that of each GPU. */
+    uint64_t gpus;
+    double fabric_bytes_per_s; /* rate at which each GPU sends to the others, and receives */
     enum ah_policy policy;
     enum ah_scheduling scheduling;
     uint32_t without;      /* bit i: no policy may use enum ah_technique i; noted in the plan */
@@ -102,6 +109,11 @@ struct ah_diagnosis {
  * points into `arena` and the request. */
 int ah_planner_plan(const struct ah_plan_request *request, struct ah_arena *arena, struct ah_plan *ret_plan,
                     struct ah_diagnosis *ret_diagnosis, struct ah_error *err);
+
+/* Makes a cluster plan for a request with several GPUs, each of which is a pipeline of one stage. Errors: as above. */
+int ah_planner_plan_gpus(const struct ah_plan_request *request, struct ah_arena *arena,
+                         struct ah_cluster_plan *ret_plan, struct ah_diagnosis *ret_diagnosis,
+                         struct ah_error *err);
 
 /* True if the policy follows the request's `scheduling`. The other policies dispatch fifo. */
 bool ah_planner_takes_scheduling(enum ah_policy policy);

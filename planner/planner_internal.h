@@ -18,13 +18,16 @@ struct ah_split {
 
 struct ah_planning {
     const struct ah_plan_request *request;
-    struct ah_plan_training training; /* the request's, patterns filled in */
+    uint64_t gpus;                    /* at least 1 */
+    struct ah_plan_training step;     /* the request's, patterns filled in */
+    struct ah_plan_training training; /* one GPU's part of it */
+    struct ah_plan_part part;         /* of a GPU, if there are several */
     struct ah_arena *arena;
     struct ah_job job;
     struct ah_restriction restriction;
     uint64_t device_capacity_bytes, reserve_bytes; /* if the reserve is larger, no plan fits */
-    uint64_t host_capacity_bytes, process_bytes;
-    struct ah_plan_what_if *what_if; /* in the arena, with room for AH_WHAT_IFS */
+    uint64_t host_capacity_bytes, process_bytes;   /* of one GPU's process */
+    struct ah_plan_what_if *what_if;               /* in the arena, with room for AH_WHAT_IFS */
     size_t n_what_if;
     struct ah_split splits[AH_PRICING_SPLITS_MAX];
     size_t n_splits;
@@ -43,7 +46,8 @@ static inline bool ah_planning_proven(const struct ah_planning *planning)
 }
 
 /* Returns the i-th number of micro-batches to try; 0: there are no more. If the request leaves the choice, the numbers
- * are the powers of two that divide the batch and, unless a plan was `found`, the batch itself. */
+ * are the powers of two that divide the batch and, unless a plan was `found`, the batch itself. For several GPUs they
+ * are multiples of their number: by powers of two or, for the least that has a plan, all that divide the batch. */
 uint64_t ah_planning_micro_batches(const struct ah_plan_request *request, size_t i, bool found);
 
 /* Prepares the budgets, the job and the costs of every split. */
@@ -61,9 +65,9 @@ int ah_planning_solve(struct ah_planning *planning, struct ah_error *err);
 int ah_planning_exhaust(struct ah_planning *planning, struct ah_error *err);
 void ah_planning_release(struct ah_planning *planning);
 
-/* Returns the bytes of host memory available to plans. The rest is left to the system and, on a CPU device, to the
- * device's arena. */
-uint64_t ah_planning_host_budget(const struct ah_machine *machine, uint64_t memory_bytes,
+/* Returns the bytes of host memory available to plans of all GPUs together. The rest is left to the system and, on a
+ * CPU device, to the devices' arenas. */
+uint64_t ah_planning_host_budget(const struct ah_machine *machine, uint64_t memory_bytes, uint64_t gpus,
                                  uint64_t device_capacity_bytes);
 
 /* Names of the memories, for `resource` of a diagnosis. */

@@ -15,14 +15,14 @@
 
 /* ---- preparing ---- */
 
-uint64_t ah_planning_host_budget(const struct ah_machine *machine, uint64_t memory_bytes,
+uint64_t ah_planning_host_budget(const struct ah_machine *machine, uint64_t memory_bytes, uint64_t gpus,
                                  uint64_t device_capacity_bytes)
 {
     uint64_t kept = memory_bytes / 16 < 8 * GIB ? memory_bytes / 16 : 8 * GIB;
     if (machine->device.kind == AH_DEVICE_CPU)
-        kept += device_capacity_bytes; /* the device's arena is in the same memory */
+        kept += gpus * device_capacity_bytes; /* the devices' arenas are in the same memory */
     uint64_t budget = memory_bytes > kept ? memory_bytes - kept : 0;
-    uint64_t process = machine->host.process_bytes; /* needed in any case; the system's share includes it */
+    uint64_t process = gpus * machine->host.process_bytes; /* the system's share includes it */
     return budget > process ? budget : process;
 }
 
@@ -38,8 +38,9 @@ static uint64_t planned_host_bytes(const struct ah_plan_request *request, uint64
 {
     const struct ah_machine *machine = request->machine;
     const uint64_t host = machine->host.memory_bytes, device = machine->device.memory_bytes;
+    const uint64_t gpus = request->gpus > 1 ? request->gpus : 1;
     if (!request->host_bytes && machine->device.kind == AH_DEVICE_CPU && device_bytes > device)
-        return host + (device_bytes - device);
+        return host + gpus * (device_bytes - device);
     return request->host_bytes > host ? request->host_bytes : host;
 }
 
@@ -60,15 +61,18 @@ static int init_budgets(struct ah_planning *p, struct ah_error *err)
                             "'--device-memory' %" PRIu64 " is no more than the %" PRIu64 " bytes that the "
                             "device reserves for itself; give more",
                             p->device_capacity_bytes, machine->device.reserve_bytes);
-    p->host_capacity_bytes = asked && asked <= machine->host.memory_bytes
-                                 ? asked
-                                 : ah_planning_host_budget(machine, host, p->device_capacity_bytes);
+    const uint64_t budget = asked && asked <= machine->host.memory_bytes
+                                ? asked
+                                : ah_planning_host_budget(machine, host, p->gpus, p->device_capacity_bytes);
+    p->host_capacity_bytes = budget / p->gpus;
     p->process_bytes = machine->host.process_bytes;
     if (p->host_capacity_bytes < p->process_bytes)
         return ah_error_set(err, AH_E_USAGE,
-                            "'--host-memory' %" PRIu64 " is less than the %" PRIu64
-                            " bytes that the process takes for itself; give more",
-                            p->host_capacity_bytes, p->process_bytes);
+                            "'--host-memory' %" PRIu64 " is less than the %" PRIu64 " bytes that %s for %s; "
+                            "give more",
+                            budget, p->gpus * p->process_bytes,
+                            p->gpus > 1 ? "the processes take" : "the process takes",
+                            p->gpus > 1 ? "themselves" : "itself");
     return AH_OK;
 }
 
@@ -109,6 +113,8 @@ static int init_splits(struct ah_planning *p, struct ah_error *err)
         struct ah_split *split = &p->splits[i];
         rc = ah_pricing_fill(p->request->machine, &p->job, n ? &threads[i] : NULL, p->arena, &split->costs,
                              err);
+        if (!rc && p->gpus > 1)
+            ah_pricing_fabric(p->request->machine, p->request->fabric_bytes_per_s, &split->costs);
         struct ah_evaluator_limits limits = {.job = &p->job,
                                              .costs = &split->costs,
                                              .device_bytes = ah_planning_arena_bytes(p),
@@ -140,26 +146,76 @@ static int check_micro_batches(const struct ah_planning *p, struct ah_error *err
                         p->training.micro_batches, p->request->model->name, most);
 }
 
-int ah_planning_init(struct ah_planning *planning, const struct ah_plan_request *request,
-                     struct ah_arena *arena, struct ah_error *err)
+/* Checks that a step can be dealt to several GPUs. */
+static int check_gpus(const struct ah_planning *p, struct ah_error *err)
 {
-    *planning = (struct ah_planning){.request = request, .training = request->training, .arena = arena};
-    if (!planning->training.trainable) {
-        const char **all = ah_arena_array(arena, 1, sizeof *all);
+    const struct ah_plan_training *step = &p->step;
+    if (p->gpus == 1)
+        return AH_OK;
+    if (step->micro_batches < p->gpus)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--micro-batches' %" PRIu64 " leaves some of the %" PRIu64
+                            " GPUs without work; give at least %" PRIu64,
+                            step->micro_batches, p->gpus, p->gpus);
+    if (step->batch % step->micro_batches)
+        return ah_error_set(err, AH_E_USAGE,
+                            "micro_batches '%" PRIu64 "' does not divide batch '%" PRIu64
+                            "'; choose one of its divisors",
+                            step->micro_batches, step->batch);
+    return step->n_sums ? ah_error_set(err, AH_E_USAGE,
+                                       "'--gpus' adds up the micro-batches of a step in order, as one GPU "
+                                       "does; groups of micro-batches need '--cluster'")
+                        : AH_OK;
+}
+
+/* Sets the part of the step that each GPU computes. If micro-batches are left over, some GPUs compute one less than is
+ * planned here, but wait for the others. */
+static void deal_step(struct ah_planning *p)
+{
+    const struct ah_plan_training *step = &p->step;
+    p->training = *step;
+    if (p->gpus == 1)
+        return;
+    p->training.micro_batches = (step->micro_batches + p->gpus - 1) / p->gpus;
+    p->training.batch = step->batch / step->micro_batches * p->training.micro_batches;
+    p->part = (struct ah_plan_part){
+        .blocks = ah_model_blocks(p->request->model), .tp = 1, .stages = 1, .shards = p->gpus};
+}
+
+static int read_step(struct ah_planning *p, struct ah_error *err)
+{
+    p->step = p->request->training;
+    if (!p->step.trainable) {
+        const char **all = ah_arena_array(p->arena, 1, sizeof *all);
         if (!all)
             return ah_error_memory(err);
         all[0] = "*";
-        planning->training.trainable = all;
-        planning->training.n_trainable = 1;
+        p->step.trainable = all;
+        p->step.n_trainable = 1;
     }
+    int rc = check_gpus(p, err);
+    if (!rc)
+        deal_step(p);
+    return rc;
+}
+
+int ah_planning_init(struct ah_planning *planning, const struct ah_plan_request *request,
+                     struct ah_arena *arena, struct ah_error *err)
+{
+    *planning = (struct ah_planning){
+        .request = request, .gpus = request->gpus > 1 ? request->gpus : 1, .arena = arena};
+    int rc = read_step(planning, err);
+    if (rc)
+        return rc;
     if (planning->training.dtype == AH_BF16 && !request->machine->device.bf16)
         return ah_error_set(err, AH_E_USAGE, "machine '%s' has no bf16; plan with '--dtype fp32'",
                             request->machine->name);
-    int rc = check_micro_batches(planning, err);
+    rc = check_micro_batches(planning, err);
     if (!rc)
         rc = init_budgets(planning, err);
     if (!rc)
-        rc = ah_job_init(&planning->job, request->model, &planning->training, arena, err);
+        rc = ah_job_init_part(&planning->job, request->model, &planning->training,
+                              planning->gpus > 1 ? &planning->part : NULL, arena, err);
     if (!rc)
         rc = request->without
                  ? ah_restriction_init(&planning->restriction, &planning->job, request->without, arena, err)
@@ -197,12 +253,28 @@ static void take_result(struct ah_planning *p, const struct ah_optimize_result *
         p->bound_us = result->bound_us;
 }
 
+/* Returns the i-th number of micro-batches to try for several GPUs; 0: there are no more. */
+static uint64_t dealt_micro_batches(const struct ah_plan_request *request, size_t i, bool found)
+{
+    const uint64_t batch = request->training.batch, gpus = request->gpus;
+    for (uint64_t each = 1; each <= batch / gpus && each <= most_micro_batches(request->model); each++) {
+        const bool power = !(each & (each - 1)), last = !found && each * gpus == batch;
+        if (batch % (each * gpus) || (!request->least_micro_batches && !power && !last))
+            continue;
+        if (!i--)
+            return request->least_micro_batches && found ? 0 : each * gpus;
+    }
+    return 0;
+}
+
 uint64_t ah_planning_micro_batches(const struct ah_plan_request *request, size_t i, bool found)
 {
     uint64_t batch = request->training.batch, power = UINT64_C(1) << (i < 63 ? i : 63);
     uint64_t most = most_micro_batches(request->model);
     if (!request->any_micro_batches)
         return i ? 0 : request->training.micro_batches;
+    if (request->gpus > 1)
+        return dealt_micro_batches(request, i, found);
     if (batch % power == 0)
         return power <= most ? power : 0;
     return !found && batch <= most && batch % (power / 2) == 0 && batch != power / 2 ? batch : 0;

@@ -30,7 +30,7 @@ static struct change unchanged(const struct ah_planning *p, enum ah_remedy_kind 
 {
     struct change change = {.request = *p->request, .remedy = {.kind = kind, .value = value}};
     change.request.alternatives = false;
-    change.request.training = p->training;
+    change.request.training = p->step;
     change.remedy.changes_mathematics =
         kind == AH_REMEDY_BATCH || kind == AH_REMEDY_SEQ || kind == AH_REMEDY_STATE_DTYPE;
     return change;
@@ -138,11 +138,14 @@ static uint64_t budget_at(const struct axis *axis, uint64_t steps)
 }
 
 /* Returns the least host memory whose share for plans is `budget_bytes`, as a multiple of `step_bytes`. */
-static uint64_t host_memory_for(const struct ah_machine *machine, uint64_t budget_bytes, uint64_t step_bytes,
-                                uint64_t device_capacity_bytes)
+static uint64_t host_memory_for(const struct ah_plan_request *request, uint64_t budget_bytes,
+                                uint64_t step_bytes)
 {
+    const struct ah_machine *machine = request->machine;
+    const uint64_t gpus = request->gpus > 1 ? request->gpus : 1;
+    const uint64_t device = request->device_bytes ? request->device_bytes : machine->device.memory_bytes;
     uint64_t bytes = budget_bytes / step_bytes * step_bytes;
-    while (ah_planning_host_budget(machine, bytes, device_capacity_bytes) < budget_bytes)
+    while (ah_planning_host_budget(machine, bytes, gpus, device) < budget_bytes)
         bytes += step_bytes;
     return bytes;
 }
@@ -162,11 +165,9 @@ static uint64_t set_device(struct change *change, const struct axis *axis, uint6
 
 static uint64_t set_host(struct change *change, const struct axis *axis, uint64_t steps)
 {
-    const struct ah_machine *machine = change->request.machine;
-    uint64_t bytes = budget_at(axis, steps), device = change->request.device_bytes;
+    uint64_t bytes = budget_at(axis, steps);
     if (bytes > axis->machine_bytes) {
-        bytes =
-            host_memory_for(machine, bytes, axis->step_bytes, device ? device : machine->device.memory_bytes);
+        bytes = host_memory_for(&change->request, bytes, axis->step_bytes);
         change->remedy.beyond_machine = true;
     }
     change->request.host_bytes = bytes;
@@ -270,8 +271,9 @@ static int find_memory(const struct memory_search *search, struct steps steps, s
 static struct axis axis_of(const struct ah_planning *p, bool device, uint64_t missing_bytes)
 {
     const struct ah_machine *machine = p->request->machine;
-    uint64_t available_bytes = device ? p->device_capacity_bytes : p->host_capacity_bytes;
-    return axis_above(available_bytes + (p->infeasible && missing_bytes ? missing_bytes : 1),
+    const uint64_t available_bytes = device ? p->device_capacity_bytes : p->host_capacity_bytes;
+    const uint64_t least_bytes = available_bytes + (p->infeasible && missing_bytes ? missing_bytes : 1);
+    return axis_above(device ? least_bytes : p->gpus * least_bytes,
                       device ? machine->device.memory_bytes : machine->host.memory_bytes);
 }
 
@@ -333,10 +335,10 @@ static int other_policy(const struct ah_planning *p, struct ah_diagnosis *diagno
 static int more_micro_batches(const struct ah_planning *p, struct ah_diagnosis *diagnosis,
                               struct ah_error *err)
 {
-    uint64_t batch = p->training.batch, most = batch < COUNTS_MOST ? batch : COUNTS_MOST;
+    uint64_t batch = p->step.batch, most = batch < COUNTS_MOST ? batch : COUNTS_MOST;
     bool found = p->request->any_micro_batches; /* the planner has already tried the other numbers */
     int rc = AH_OK;
-    for (uint64_t n = p->training.micro_batches + 1; n <= most && !rc && !found; n++) {
+    for (uint64_t n = p->step.micro_batches + 1; n <= most && !rc && !found; n++) {
         struct change change = unchanged(p, AH_REMEDY_MICRO_BATCHES, n);
         change.request.training.micro_batches = n;
         if (batch % n == 0)
@@ -349,9 +351,9 @@ static int more_micro_batches(const struct ah_planning *p, struct ah_diagnosis *
 static int smaller_batch(const struct ah_planning *p, struct ah_diagnosis *diagnosis, struct ah_error *err)
 {
     bool chosen = p->request->any_micro_batches, found = false;
-    uint64_t parts = chosen ? 1 : p->training.micro_batches;
+    uint64_t parts = chosen ? p->gpus : p->step.micro_batches;
     int rc = AH_OK;
-    for (uint64_t each = p->training.batch / parts / 2; each && !rc && !found; each /= 2) {
+    for (uint64_t each = p->step.batch / parts / 2; each && !rc && !found; each /= 2) {
         struct change change = unchanged(p, AH_REMEDY_BATCH, each * parts);
         change.request.training.batch = each * parts;
         change.request.training.micro_batches = parts;
@@ -392,7 +394,7 @@ static uint64_t host_budget(const struct ah_planning *p, uint64_t bytes)
     const struct ah_machine *machine = p->request->machine;
     return bytes <= machine->host.memory_bytes
                ? bytes
-               : ah_planning_host_budget(machine, bytes, p->device_capacity_bytes);
+               : ah_planning_host_budget(machine, bytes, p->gpus, p->device_capacity_bytes);
 }
 
 /* If no trial showed how much memory a plan needs, takes the need from the first remedy of memory. */
@@ -409,12 +411,12 @@ static void take_from_remedies(const struct ah_planning *p, struct ah_diagnosis 
         } else if (remedy->kind == AH_REMEDY_HOST_MEMORY) {
             diagnosis->resource = ah_shortage_host;
             diagnosis->needed_bytes = host_budget(p, remedy->value);
-            diagnosis->available_bytes = p->host_capacity_bytes;
+            diagnosis->available_bytes = p->gpus * p->host_capacity_bytes;
         }
         if (diagnosis->both) {
             diagnosis->other_resource = ah_shortage_host;
             diagnosis->other_needed_bytes = host_budget(p, remedy->host_bytes);
-            diagnosis->other_available_bytes = p->host_capacity_bytes;
+            diagnosis->other_available_bytes = p->gpus * p->host_capacity_bytes;
         }
     }
 }

@@ -6,7 +6,8 @@
  * least host memory with the device's or, if neither alone is enough, the least of both together. If the relaxation has
  * a solution but no plan was found, the trials show it: the least device memory of all choices that fit the host, and
  * vice versa. Policies other than `optimal` always use trials, because they need more than the relaxation says. The
- * rows give lower bounds, and so do a policy's settings if all were tried: layouts may take more.
+ * rows give lower bounds, and so do a policy's settings if all were tried: layouts may take more. Several GPUs need
+ * device memory each, and host memory together.
  */
 #include "planner/planner_internal.h"
 
@@ -79,6 +80,8 @@ void ah_shortage_find(const struct ah_planning *p, struct ah_diagnosis *ret_diag
                           .host = {ah_shortage_host, 0, p->host_capacity_bytes}};
     bool by_relaxation = p->infeasible && p->request->policy == AH_POLICY_OPTIMAL;
     (by_relaxation ? proven_needs : tried_needs)(p, &sides);
+    sides.host.needed_bytes *= p->gpus;
+    sides.host.available_bytes *= p->gpus;
     bool host_first =
         missing(&sides.host) && (!missing(&sides.device) || growth(&sides.host) < growth(&sides.device));
     const struct side *first = host_first ? &sides.host : &sides.device;

@@ -36,13 +36,14 @@ int ah_verify_input(const char *what, const struct ah_plan_input *stated, const 
 
 /* ---- the request ---- */
 
-/* Returns the host memory of the request: a what-if names it, while the plan's capacity is only the part for plans. */
+/* Returns the host memory of the request: a what-if names it, while the plan's capacity is only the part for plans, and
+ * for one GPU. */
 static uint64_t asked_host_bytes(const struct ah_plan *plan)
 {
     for (size_t i = 0; i < plan->n_what_if; i++)
         if (plan->what_if[i].field == AH_WHAT_IF_HOST_MEMORY)
             return plan->what_if[i].planned_bytes;
-    return plan->memory.host_capacity_bytes;
+    return ah_plan_shards(plan) * plan->memory.host_capacity_bytes;
 }
 
 static int check_what_if(const struct verify *v)
@@ -83,7 +84,13 @@ static int make_request(struct verify *v)
                                           .host_bytes = asked_host_bytes(plan),
                                           .policy = plan->policy,
                                           .scheduling = plan->scheduling,
-                                          .without = ah_restriction_bits(plan->without, plan->n_without)};
+                                          .without = ah_restriction_bits(plan->without, plan->n_without),
+                                          .gpus = v->inputs->gpus,
+                                          .fabric_bytes_per_s = v->inputs->fabric_bytes_per_s};
+    if (v->inputs->gpus) {
+        v->request.training.batch = v->inputs->batch;
+        v->request.training.micro_batches = v->inputs->micro_batches;
+    }
     struct ah_error cause = {0};
     rc = ah_planning_init(&v->planning, &v->request, &v->arena, &cause);
     if (rc && rc != AH_E_MEMORY)

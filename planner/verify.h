@@ -21,6 +21,10 @@ struct ah_verify_inputs {
     const char *model_sha256; /* ah_document_digest() */
     const struct ah_machine *machine;
     const char *machine_sha256;
+
+    /* The plan is that of one of `gpus` equal GPUs, which train this batch together; 0: the plan trains alone. */
+    uint64_t gpus, batch, micro_batches;
+    double fabric_bytes_per_s;
 };
 
 /* Checks that a document has the sha256 stated in the plan for its input `what`. AH_E_MISMATCH: the digests differ. */

@@ -9,6 +9,8 @@
  * 6. Segments name blocks that exist; the bottleneck is a stage that exists.
  * 7. A stage's program, if there is one, is a part of the same model and training, with the stage's blocks, degree,
  *    place and micro-batches. It needs no more memory than the stage. All programs run on one kind of device.
+ * 8. With sharding, all pipelines have one stage and the same program, whose part has as many shards as there are
+ *    pipelines. Micro-batches are dealt in turn; the program has those of pipeline 0. There are no segments or sums.
  */
 #include "schemas/cluster_plan.h"
 
@@ -46,7 +48,8 @@ AH_TABLE(input, ah_plan_input, "cluster_input", "A document that the plan was ma
 
 static const struct ah_field inputs_fields[] = {
     AH_ROW_GROUP(ah_cluster_plan_inputs, model, &input_table, "The model."),
-    AH_ROW_GROUP(ah_cluster_plan_inputs, cluster, &input_table, "The cluster."),
+    AH_ROW_GROUP(ah_cluster_plan_inputs, cluster, &input_table,
+                 "The cluster; with sharding, the machine whose GPUs they are."),
     {0}};
 AH_TABLE(inputs, ah_cluster_plan_inputs, "cluster_inputs", "What the plan was made from.", NULL);
 
@@ -222,6 +225,21 @@ static const struct ah_field pipeline_fields[] = {
 AH_TABLE(pipeline, ah_cluster_plan_pipeline, "pipeline", "A copy of the model, and its part of the batch.",
          pipeline_check);
 
+static const char *const dealing_words[] = {"round_robin", NULL};
+static const struct ah_field sharding_fields[] = {
+    {.name = "micro_batches",
+     .type = AH_FIELD_CONST,
+     .words = dealing_words,
+     .about = "Micro-batch j belongs to pipeline j modulo their number."},
+    {.name = "fabric_bytes_per_s",
+     AH_NUMBER_AT(ah_cluster_plan_sharding, fabric_bytes_per_s),
+     .flags = AH_FIELD_ABOVE,
+     .max = 1e18,
+     .about = "Rate at which each GPU sends to the others, and receives."},
+    {0}};
+AH_TABLE(sharding, ah_cluster_plan_sharding, "sharding",
+         "The pipelines are equal GPUs of one machine, and each owns a part of all states.", NULL);
+
 static const struct ah_field group_fields[] = {
     RANKS(ah_cluster_plan_group, ranks, 2, "Ranks that hold the same slice."), {0}};
 AH_TABLE(group, ah_cluster_plan_group, "group", "Ranks that add up one slice of their gradients.", NULL);
@@ -375,6 +393,12 @@ static int check_sums(const struct ah_cluster_plan *plan, struct ah_error *err)
     return AH_OK;
 }
 
+/* Returns the number of micro-batches that the program of pipeline `p` computes. */
+static uint64_t programmed(const struct ah_cluster_plan *plan, size_t p)
+{
+    return plan->pipelines[plan->sharding ? 0 : p].micro_batches;
+}
+
 /* True if a program has the `sums` of its pipeline `p`. */
 static bool has_sums(const struct ah_cluster_plan *plan, size_t p, const struct ah_plan *program)
 {
@@ -398,8 +422,10 @@ static const char *wrong_program(const struct ah_cluster_plan *plan, size_t p, s
         return "has other blocks";
     if (part->tp != stage->tp || part->stage != i || part->stages != pipeline->n_stages)
         return "has another place in the pipelines";
-    if (program->training.micro_batches != pipeline->micro_batches ||
-        program->training.batch != sequences * pipeline->micro_batches ||
+    if (part->shards != (plan->sharding ? plan->n_pipelines : 0))
+        return "shares states with another number of ranks";
+    if (program->training.micro_batches != programmed(plan, p) ||
+        program->training.batch != sequences * programmed(plan, p) ||
         program->training.seq != plan->training.seq || program->training.dtype != plan->training.dtype ||
         program->training.state_dtype != plan->training.state_dtype)
         return "has other training settings";
@@ -427,6 +453,26 @@ static int check_programs(const struct ah_cluster_plan *plan, struct ah_error *e
     return AH_OK;
 }
 
+static int check_sharding(const struct ah_cluster_plan *plan, struct ah_error *err)
+{
+    if (!plan->sharding)
+        return AH_OK;
+    if (plan->n_programs != 1 || plan->n_segments || plan->training.n_sums)
+        return ah_meaning_fail(err, "sharding",
+                               "goes with one program, and without segments or training.sums");
+    for (size_t p = 0; p < plan->n_pipelines; p++) {
+        const uint64_t dealt = ah_cluster_plan_dealt(plan->training.micro_batches, plan->n_pipelines, p);
+        if (plan->pipelines[p].n_stages != 1)
+            return ah_meaning_fail_item(err, "pipelines", p, "stages", "are %zu; with sharding, it is one",
+                                        plan->pipelines[p].n_stages);
+        if (plan->pipelines[p].micro_batches != dealt)
+            return ah_meaning_fail_item(err, "pipelines", p, "micro_batches",
+                                        "is %" PRIu64 "; dealt in turn, it is %" PRIu64,
+                                        plan->pipelines[p].micro_batches, dealt);
+    }
+    return AH_OK;
+}
+
 static int plan_check(const void *group, struct ah_error *err)
 {
     const struct ah_cluster_plan *plan = group;
@@ -446,6 +492,7 @@ static int plan_check(const void *group, struct ah_error *err)
     rc = rc ? rc : check_sums(plan, err);
     rc = rc ? rc : check_ranks(plan, err);
     rc = rc ? rc : check_segments(plan, err);
+    rc = rc ? rc : check_sharding(plan, err);
     rc = rc ? rc : check_programs(plan, err);
     if (!rc && (predicted->bottleneck_pipeline >= plan->n_pipelines ||
                 predicted->bottleneck_stage >= plan->pipelines[predicted->bottleneck_pipeline].n_stages))
@@ -465,6 +512,10 @@ static const struct ah_field plan_fields[] = {
     AH_ROW_WORD(ah_cluster_plan, tp_mode, ah_words_tp_mode, "Do all types of GPU have the same degree?"),
     AH_ROW_WORD(ah_cluster_plan, policy, ah_words_cluster_policy, "How the GPUs were arranged."),
     AH_ROW_WITHOUT(ah_cluster_plan),
+    {.name = "sharding",
+     AH_GROUP_AT(ah_cluster_plan, sharding, &sharding_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "How equal GPUs share the states; absent: each rank has all states of its blocks."},
     {.name = "pipelines",
      AH_GROUPS_AT(ah_cluster_plan, pipelines, &pipeline_table),
      .min_items = 1,
@@ -492,83 +543,3 @@ const struct ah_kind ah_kind_cluster_plan = {.table = &plan_table,
                                              .alternatives =
                                                  (const struct ah_field_table *const[]){&plan_table, NULL},
                                              .upgrade = ah_plan_upgrade_cluster};
-
-size_t ah_cluster_plan_first_sums(const uint64_t *sums, size_t n_sums, size_t n_pipelines)
-{
-    const size_t n = n_sums > n_pipelines ? n_sums - n_pipelines + 1 : 0;
-    for (size_t i = 1; i < n; i++)
-        if (sums[i] > 1)
-            return n;
-    return 0;
-}
-
-int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *arena,
-                         struct ah_plan_training *ret_training, struct ah_error *err)
-{
-    const struct ah_cluster_plan_training *of = &plan->training;
-    struct ah_plan_training training = {.batch = of->batch,
-                                        .micro_batches = of->micro_batches,
-                                        .seq = of->seq,
-                                        .dtype = of->dtype,
-                                        .state_dtype = of->state_dtype,
-                                        .clip = of->clip,
-                                        .trainable = of->trainable,
-                                        .n_trainable = of->n_trainable,
-                                        .sums = of->sums,
-                                        .n_sums = of->n_sums};
-    if (!of->n_sums) {
-        training.sums = ah_arena_array(arena, plan->n_pipelines, sizeof *training.sums);
-        if (!training.sums)
-            return ah_error_memory(err);
-        for (size_t i = 0; i < plan->n_pipelines; i++)
-            training.sums[i] = plan->pipelines[i].micro_batches;
-        training.n_sums = ah_plan_join_sums(training.sums, plan->n_pipelines);
-    }
-    if (plan->n_programs)
-        training.tied = plan->programs[0].training.tied;
-    if (!training.n_trainable && plan->n_programs) { /* everything, as plans spell it */
-        training.trainable = plan->programs[0].training.trainable;
-        training.n_trainable = plan->programs[0].training.n_trainable;
-    }
-    *ret_training = training;
-    return AH_OK;
-}
-
-/* Returns the degree of all stages; 0: their degrees differ. */
-static uint64_t degree_of(const struct ah_cluster_plan *plan)
-{
-    const uint64_t tp = plan->pipelines[0].stages[0].tp;
-    for (size_t p = 0; p < plan->n_pipelines; p++)
-        for (size_t i = 0; i < plan->pipelines[p].n_stages; i++)
-            if (plan->pipelines[p].stages[i].tp != tp)
-                return 0;
-    return tp;
-}
-
-int ah_cluster_plan_differs(const struct ah_cluster_plan *a, const struct ah_cluster_plan *b,
-                            bool *ret_differs, char ret_path[AH_SIGNATURE_PATH_MAX], struct ah_error *err)
-{
-    const struct ah_cluster_plan *plans[] = {a, b};
-    const bool predicted = a->n_programs && b->n_programs;
-    const uint64_t tp = degree_of(a);
-    struct ah_signature signatures[2];
-    struct ah_arena arena = {0};
-    int rc = AH_OK;
-    for (size_t i = 0; i < 2 && !rc; i++) {
-        struct ah_plan step = {.inputs.model = plans[i]->inputs.model};
-        rc = ah_cluster_plan_step(plans[i], &arena, &step.training, err);
-        if (!predicted)
-            step.training.tied = AH_TIED_JOINT;
-        signatures[i] = ah_plan_signature(&step, predicted ? plans[i]->programs[0].numeric_signature.device
-                                                           : AH_DEVICE_CPU);
-    }
-    if (!rc) {
-        *ret_differs = ah_signature_differs(&signatures[0], &signatures[1], ret_path);
-        if (!*ret_differs && (!tp || tp != degree_of(b))) {
-            snprintf(ret_path, AH_SIGNATURE_PATH_MAX, "tp");
-            *ret_differs = true;
-        }
-    }
-    ah_arena_release(&arena);
-    return rc;
-}

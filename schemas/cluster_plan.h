@@ -11,6 +11,10 @@
  * Usually each pipeline is one GROUP of micro-batches, whose gradients are added up separately. With `training.sums`,
  * the first pipeline computes the leading groups, each other one of the rest, so sums are added from the left.
  *
+ * With SHARDING, the pipelines are equal GPUs of one machine, each with one stage of all blocks and the same program,
+ * and each owns a part of all states (docs/planning.md, "Shards"). Micro-batch j of a step belongs to pipeline j mod n.
+ * If that leaves some with one less than the program has, they skip its last. `inputs.cluster` is then the machine.
+ *
  * The document has no host path or time of day: equal inputs give equal bytes. All its times are simulated.
  */
 #ifndef AH_SCHEMAS_CLUSTER_PLAN_H
@@ -42,7 +46,11 @@ extern const char *const ah_words_cluster_policy[];
 
 struct ah_cluster_plan_inputs {
     struct ah_plan_input model;
-    struct ah_plan_input cluster;
+    struct ah_plan_input cluster; /* with sharding, the machine */
+};
+
+struct ah_cluster_plan_sharding {
+    double fabric_bytes_per_s; /* rate at which each GPU sends to the others, and receives */
 };
 
 struct ah_cluster_plan_training {
@@ -140,6 +148,7 @@ struct ah_cluster_plan {
     enum ah_cluster_policy policy;
     unsigned *without; /* as in plans */
     size_t n_without;
+    struct ah_cluster_plan_sharding *sharding; /* (optional) NULL: states are not shared */
     struct ah_cluster_plan_pipeline *pipelines;
     size_t n_pipelines;
     struct ah_cluster_plan_segment *segments;
@@ -158,8 +167,12 @@ struct ah_cluster_plan {
  * pipeline computes. 0: there are none, because they add up like one group. */
 size_t ah_cluster_plan_first_sums(const uint64_t *sums, size_t n_sums, size_t n_pipelines);
 
+/* Returns the number of micro-batches that pipeline `p` computes if they are dealt to `n` in turn. */
+uint64_t ah_cluster_plan_dealt(uint64_t micro_batches, size_t n, size_t p);
+
 /* Describes one step of all pipelines as if one device trained it. The groups are those that the plan names. If it
- * names none, each of several pipelines is one group, in the form of ah_plan_join_sums(). Borrows from the plan and
+ * names none, each of several pipelines is one group, in the form of ah_plan_join_sums(); with sharding, all are one
+ * group. Borrows from the plan and
  * from `arena`. AH_E_MEMORY. */
 int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *arena,
                          struct ah_plan_training *ret_training, struct ah_error *err);

@@ -3,6 +3,7 @@
  * autohete inspect CLUSTER-PLAN: pipelines, stages, what is on hosts, and whether `run` can execute the plan.
  */
 #include "cli/inspect/inspect.h"
+#include "cli/inspect/inspect_plan_internal.h"
 
 #include "base/units.h"
 #include "cli/inspect/plan_summary.h"
@@ -257,12 +258,40 @@ static void put_replay(struct ah_buffer *line, const struct ah_cluster_plan_pred
                      ah_units_print_time(period, predicted->programs_period_us));
 }
 
+/* Prints what each of the equal GPUs does and what limits it. */
+static void put_sharding(struct ah_cli *cli, const struct ah_cluster_plan *plan)
+{
+    char rate[AH_UNITS_TEXT_MAX], used[AH_UNITS_TEXT_MAX], there[AH_UNITS_TEXT_MAX];
+    const struct ah_plan *program = &plan->programs[0];
+    struct ah_buffer line = {0};
+    const bool uneven = plan->training.micro_batches % plan->n_pipelines;
+    ah_buffer_printf(&line, "%zu GPUs share all states: %s%" PRIu64 " micro-batch%s each; messages at %s",
+                     plan->n_pipelines, uneven ? "at most " : "", program->training.micro_batches,
+                     program->training.micro_batches == 1 ? "" : "es",
+                     ah_units_print_rate(rate, plan->sharding->fabric_bytes_per_s));
+    ah_cli_put_wrapped(cli, &line, 0);
+    ah_plan_put_bottleneck(&line, &program->time);
+    ah_cli_put_wrapped(cli, &line, 0);
+    ah_buffer_printf(&line, "device memory %s of %s each",
+                     ah_units_print_bytes(used, ah_plan_device_bytes(program)),
+                     ah_units_print_bytes(there, program->memory.device_capacity_bytes));
+    if (program->memory.host_capacity_bytes > program->memory.process_bytes)
+        ah_buffer_printf(&line, "; host memory %s of %s each",
+                         ah_units_print_bytes(used, ah_plan_host_bytes(program)),
+                         ah_units_print_bytes(there, program->memory.host_capacity_bytes));
+    ah_cli_put_wrapped(cli, &line, 0);
+}
+
 void ah_inspect_cluster_plan_summary(struct ah_cli *cli, const struct ah_cluster_plan *plan)
 {
     char pipelines[AH_UNITS_TEXT_MAX], sync[AH_UNITS_TEXT_MAX], update[AH_UNITS_TEXT_MAX];
     const struct ah_cluster_plan_predicted *predicted = &plan->predicted;
     struct ah_buffer line = {0};
     put_headline(cli, plan);
+    if (plan->sharding) {
+        put_sharding(cli, plan);
+        return;
+    }
     ah_buffer_printf(
         &line,
         "%zu pipeline%s: %s, then %s to add up gradients and %s to update; GPUs wait %.0f %% of the "
@@ -302,10 +331,14 @@ void ah_inspect_cluster_plan_text(struct ah_cli *cli, const struct ah_document *
     const struct ah_cluster_plan *plan = document->body.cluster_plan;
     ah_inspect_cluster_plan_summary(cli, plan);
     put_run(cli, plan);
-    put_pipelines(cli, plan);
-    put_hosts(cli, plan);
-    put_segments(cli, plan);
-    put_programs(cli, plan);
+    if (plan->sharding) {
+        ah_inspect_plan_parts(cli, &plan->programs[0]);
+    } else {
+        put_pipelines(cli, plan);
+        put_hosts(cli, plan);
+        put_segments(cli, plan);
+        put_programs(cli, plan);
+    }
     ah_inspect_pairs(cli, "annotations", plan->annotations, plan->n_annotations);
 }
 
@@ -316,6 +349,7 @@ void ah_inspect_cluster_plan_json(struct ah_emit *emit, const struct ah_document
     ah_emit_text(emit, "model", plan->inputs.model.name);
     ah_emit_text(emit, "cluster", plan->inputs.cluster.name);
     ah_emit_integer(emit, "pipelines", plan->n_pipelines);
+    ah_emit_bool(emit, "sharded", plan->sharding);
     ah_emit_integer(emit, "idle_gpus", plan->n_idle_ranks);
     ah_emit_integer(emit, "programs", plan->n_programs);
     ah_emit_integer(emit, "ranks", ah_run_ranks_of_plan(plan));

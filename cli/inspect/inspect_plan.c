@@ -120,14 +120,19 @@ static void put_alternatives(struct ah_cli *cli, const struct ah_plan *plan)
                      &table);
 }
 
-void ah_inspect_plan_text(struct ah_cli *cli, const struct ah_document *document)
+void ah_inspect_plan_parts(struct ah_cli *cli, const struct ah_plan *plan)
 {
-    const struct ah_plan *plan = document->body.plan;
-    ah_inspect_plan_headline(cli, plan);
     put_speed(cli, plan);
     ah_inspect_plan_blocks(cli, plan);
     ah_inspect_plan_memory(cli, plan);
     put_alternatives(cli, plan);
+}
+
+void ah_inspect_plan_text(struct ah_cli *cli, const struct ah_document *document)
+{
+    const struct ah_plan *plan = document->body.plan;
+    ah_inspect_plan_headline(cli, plan);
+    ah_inspect_plan_parts(cli, plan);
     ah_inspect_signature_text(cli, &plan->numeric_signature);
     ah_inspect_pairs(cli, "annotations", plan->annotations, plan->n_annotations);
 }

@@ -12,4 +12,7 @@
 void ah_inspect_plan_memory(struct ah_cli *cli, const struct ah_plan *plan);
 void ah_inspect_plan_blocks(struct ah_cli *cli, const struct ah_plan *plan);
 
+/* Prints what the plan does: its lanes, blocks and memory, and how fast other policies are. */
+void ah_inspect_plan_parts(struct ah_cli *cli, const struct ah_plan *plan);
+
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete plan --cluster: searches for a cluster plan, writes it, and prints its predictions.
+ * autohete plan --cluster and plan --gpus: searches for a cluster plan, writes it, and prints its predictions.
  */
 #include "cli/plan/plan_cluster.h"
 
@@ -37,6 +37,22 @@ static int explain_no_plan(struct ah_cli *cli, struct ah_request_cluster *reques
     if (rc == AH_E_INTERRUPTED)
         ah_cli_nothing_written(&err);
     return rc ? ah_cli_fail(cli, &err) : ah_diagnosis_fail_cluster(cli, shortage, &remedies, why);
+}
+
+int ah_plan_gpus(struct ah_cli *cli, struct ah_request *request, const char *output)
+{
+    struct ah_cluster_plan plan;
+    struct ah_diagnosis diagnosis;
+    struct ah_error err = {0};
+    int rc = ah_planner_plan_gpus(&request->planner, &cli->arena, &plan, &diagnosis, &err);
+    ah_terminal_erase(&request->progress);
+    if (rc == AH_E_INFEASIBLE || rc == AH_E_NO_PLAN)
+        return ah_diagnosis_fail(cli, &diagnosis, request->planner.machine, &err);
+    if (!rc)
+        rc = write_plan(cli, output, &plan, &err);
+    if (rc == AH_E_INTERRUPTED)
+        ah_cli_nothing_written(&err);
+    return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;
 }
 
 int ah_plan_cluster(struct ah_cli *cli, const struct ah_request_cluster_options *options, const char *output)

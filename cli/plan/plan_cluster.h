@@ -10,4 +10,7 @@
 /* Makes a plan, and writes or shows it. `output`: NULL or "-" is standard output. Returns the exit status. */
 int ah_plan_cluster(struct ah_cli *cli, const struct ah_request_cluster_options *options, const char *output);
 
+/* Plans for several equal GPUs of a machine. Returns the exit status. */
+int ah_plan_gpus(struct ah_cli *cli, struct ah_request *request, const char *output);
+
 #endif

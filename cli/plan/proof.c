@@ -7,6 +7,7 @@
 #include "cli/frame/input.h"
 #include "cli/plan/outdated.h"
 #include "planner/cluster/sim/cluster_replay.h"
+#include "planner/gpus.h"
 #include "planner/verify.h"
 #include "runtime/schedule/check.h"
 
@@ -35,10 +36,12 @@ int ah_proof_cluster_plan(const struct ah_cluster_plan *plan, struct ah_error *e
         const struct ah_plan *program = &plan->programs[i];
         rc = ah_document_check_model(&program->model, program->inputs.model.sha256, err);
         rc = rc ? rc : ah_schedule_check(program, err);
+        if (!rc && plan->sharding)
+            rc = ah_verify_policy(program, err);
         if (rc)
             ah_error_prefix(err, rc, "programs[%zu]", i);
     }
-    return rc ? rc : ah_cluster_replay_check(plan, err);
+    return rc ? rc : plan->sharding ? ah_gpus_check(plan, err) : ah_cluster_replay_check(plan, err);
 }
 
 /* Refuses a document that is not a plan. */
@@ -48,7 +51,7 @@ static int refuse_kind(enum ah_document_kind kind, const char *verb, struct ah_e
         return ah_error_set(
             err, AH_E_DOCUMENT,
             "is a plan for a cluster, but '%s' takes plans for one machine. 'inspect', 'check', 'diff', "
-            "'recover' and 'run' take it; to plan for one machine, use '--machine' instead of '--cluster'",
+            "'recover' and 'run' take it; to plan for one machine, leave out '--cluster' or '--gpus'",
             verb);
     return ah_error_set(err, AH_E_DOCUMENT, "kind: \"%s\" where a plan is expected%s", ah_document_word(kind),
                         kind == AH_DOCUMENT_MODEL ? "; 'autohete plan' makes one from it" : "");

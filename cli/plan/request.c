@@ -15,7 +15,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BATCH_DEFAULT = 8, SEQ_DEFAULT = 1024 };
+enum { BATCH_DEFAULT = 8, SEQ_DEFAULT = 1024, GPUS_MOST = 1024 };
+
+#define FABRIC_MOST 1e18
 
 static const double clip_default = 1;
 
@@ -248,6 +250,34 @@ static int read_trainable(struct ah_request *request, struct ah_cli *cli, const 
     return rc;
 }
 
+/* Reads '--gpus' and '--fabric', which need each other. Unless micro-batches are given, the least number is planned. */
+static int read_gpus(struct ah_request *request, const struct ah_request_options *options,
+                     struct ah_error *err)
+{
+    struct ah_plan_request *planner = &request->planner;
+    const struct count gpus = {"gpus", 1, GPUS_MOST};
+    int rc = read_count(&gpus, &options->gpus, &planner->gpus, err);
+    if (!rc && planner->gpus == 1 && options->fabric)
+        rc = ah_error_set(err, AH_E_USAGE, "'--fabric' is for several GPUs; say how many with '--gpus'");
+    if (!rc && planner->gpus > 1 && !options->fabric)
+        rc =
+            ah_error_set(err, AH_E_USAGE,
+                         "'--gpus' %" PRIu64 " needs '--fabric': how fast each GPU sends to the others, such "
+                         "as '250GB/s' for NVLink",
+                         planner->gpus);
+    if (rc || planner->gpus == 1)
+        return rc;
+    rc = ah_units_parse_rate(options->fabric, &planner->fabric_bytes_per_s, err);
+    if (rc)
+        return ah_error_prefix(err, rc, "'--fabric'");
+    if (planner->fabric_bytes_per_s <= 0 || planner->fabric_bytes_per_s > FABRIC_MOST)
+        return ah_error_set(err, AH_E_USAGE, "'--fabric' %s is out of range; give a rate such as '250GB/s'",
+                            options->fabric);
+    planner->least_micro_batches = !options->micro_batches.given;
+    planner->any_micro_batches = planner->any_micro_batches || planner->least_micro_batches;
+    return AH_OK;
+}
+
 int ah_request_training(struct ah_request *request, struct ah_cli *cli,
                         const struct ah_request_options *options, struct ah_error *err)
 {
@@ -393,6 +423,8 @@ int ah_request_init(struct ah_request *ret_request, struct ah_cli *cli,
                                                 .context = request};
     if (!rc)
         rc = ah_request_training(request, cli, options, err);
+    if (!rc)
+        rc = read_gpus(request, options, err);
     if (!rc)
         rc = read_search(request, options, err);
     if (!rc)

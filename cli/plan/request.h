@@ -32,6 +32,8 @@ struct ah_request_options {
     const char *scheduling;
     struct ah_option_list without;
     struct ah_option_integer effort;
+    struct ah_option_integer gpus;
+    const char *fabric;
 };
 
 extern const char *const ah_request_words_auto[];
@@ -45,9 +47,14 @@ extern const char *const ah_request_words_quick[];
 #define AH_REQUEST_OPTIONS                                                                                   \
     {"machine", 0, AH_OPTION_FILE, "MACHINE", ah_input_machines, AH_REQUEST_FIELD(machine),                  \
      "the machine to plan for (default this one, as 'autohete profile' measured it): a document, or built in"},\
+    {"gpus", 0, AH_OPTION_COUNT, "G", NULL, AH_REQUEST_FIELD(gpus),                                          \
+     "train on G GPUs like the machine's, on its host: each keeps a part of all states (default 1)"},        \
+    {"fabric", 0, AH_OPTION_TEXT, "RATE", NULL, AH_REQUEST_FIELD(fabric),                                    \
+     "with --gpus: how fast each GPU sends to the others while it receives, such as 250GB/s"},               \
     {"batch", 0, AH_OPTION_COUNT, "N", NULL, AH_REQUEST_FIELD(batch), "sequences per step (default 8)"},     \
     {"micro-batches", 0, AH_OPTION_COUNT, "N|auto", ah_request_words_auto, AH_REQUEST_FIELD(micro_batches),  \
-     "equal parts of the batch, computed one after another (default 1); auto: the planner chooses"},         \
+     "equal parts of the batch, computed one after another or by several GPUs (default 1; with --gpus the "  \
+     "least multiple of G that divides the batch and fits); auto: the planner chooses"},                     \
     {"seq", 0, AH_OPTION_COUNT, "N", NULL, AH_REQUEST_FIELD(seq),                                            \
      "tokens per sequence (default 1024, or all positions of a model with fewer)"},                          \
     {"dtype", 0, AH_OPTION_WORD, "DTYPE", ah_words_dtype, AH_REQUEST_FIELD(dtype),                           \

@@ -52,10 +52,10 @@ static int check_options(const struct ah_request_cluster_options *options, struc
     const struct {
         const char *name;
         bool given;
-    } others[] = {{"machine", request->machine != NULL},
-                  {"device-memory", request->device_memory.given},
-                  {"host-memory", request->host_memory.given},
-                  {"scheduling", request->scheduling != NULL}};
+    } others[] = {
+        {"machine", request->machine != NULL},       {"gpus", request->gpus.given},
+        {"fabric", request->fabric != NULL},         {"device-memory", request->device_memory.given},
+        {"host-memory", request->host_memory.given}, {"scheduling", request->scheduling != NULL}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (others[i].given)
             return ah_error_set(err, AH_E_USAGE,

@@ -99,7 +99,7 @@ static struct adam_types measured_types(const struct ah_machine_adam *adam)
 
 static struct adam_types job_types(const struct ah_job *job)
 {
-    bool sum = job->training.micro_batches > 1;
+    bool sum = job->adds_up;
     return (struct adam_types){job->training.state_dtype, sum || job->gradient_bytes == 4 ? AH_FP32 : AH_BF16,
                                job->training.dtype};
 }
@@ -264,7 +264,7 @@ static int find_threads(struct pricing *p, const struct ah_plan_threads *threads
 static void fill_passes(const struct pricing *p, const struct ah_pricing_rates *rates, struct ah_costs *costs)
 {
     double gradient = (double)p->job->gradient_bytes;
-    bool sum = p->job->training.micro_batches > 1;
+    bool sum = p->job->adds_up;
     double add = gradient + 2 * sizeof(float), square = sum ? sizeof(float) : gradient;
     costs->host_accumulate_us = add * rates->host_us_per_byte;
     costs->device_accumulate_us = add * rates->device_us_per_byte;
@@ -317,7 +317,7 @@ int ah_pricing_fill(const struct ah_machine *machine, const struct ah_job *job,
     rc = rc ? rc : ah_pricing_share(machine, arena, &costs.sharing, err);
     if (rc)
         return rc;
-    ah_pricing_share_cores(machine, &p.threads, &costs.sharing);
+    ah_pricing_share_cores(machine, &p.threads, ah_job_shards(job), &costs.sharing);
     costs.threads = p.threads;
     costs.groups = ah_arena_array(arena, job->n_groups, sizeof *costs.groups);
     if (!costs.groups)
@@ -326,7 +326,9 @@ int ah_pricing_fill(const struct ah_machine *machine, const struct ah_job *job,
     costs.launch_us = rates.launch_us = machine->launch_us ? machine->launch_us->median : 0;
     const struct ah_pricing_blocks_of of = {machine, job, &rates, p.threads.compute};
     rc = ah_pricing_blocks(&of, costs.groups, &costs.estimated, err);
-    if (!rc)
-        *ret_costs = costs;
-    return rc;
+    if (rc)
+        return rc;
+    ah_pricing_gpus(machine, job, &costs);
+    *ret_costs = costs;
+    return AH_OK;
 }

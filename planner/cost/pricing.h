@@ -11,6 +11,9 @@
  *     size_t n = ah_pricing_thread_splits(machine, splits, AH_PRICING_SPLITS_MAX);
  *     rc = ah_pricing_fill(machine, &job, &splits[0], arena, &costs, err);
  *
+ * The job of several equal GPUs (shards) gets the costs of one of them, which shares the host with the others
+ * (pricing_gpus.c). ah_pricing_fabric() adds those of its messages.
+ *
  * When a rate in the document rises, no time rises.
  */
 #ifndef AH_PLANNER_COST_PRICING_H
@@ -37,5 +40,8 @@ size_t ah_pricing_thread_splits(const struct ah_machine *machine, struct ah_plan
 int ah_pricing_fill(const struct ah_machine *machine, const struct ah_job *job,
                     const struct ah_plan_threads *threads, struct ah_arena *arena, struct ah_costs *ret_costs,
                     struct ah_error *err);
+
+/* Sets the costs of messages between equal GPUs, each of which sends and receives at this rate. */
+void ah_pricing_fabric(const struct ah_machine *machine, double bytes_per_s, struct ah_costs *costs);
 
 #endif

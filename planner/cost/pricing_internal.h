@@ -10,6 +10,9 @@
 
 #include "planner/cost/pricing.h"
 
+/* the resource of the host's memory */
+#define AH_PRICING_DRAM "host_dram"
+
 /* A measured matrix product of the job's dtype, on the threads of compute. */
 struct ah_pricing_product {
     enum ah_matmul_form form;
@@ -40,8 +43,11 @@ int ah_pricing_blocks(const struct ah_pricing_blocks_of *of, struct ah_cost_grou
 int ah_pricing_share(const struct ah_machine *machine, struct ah_arena *arena,
                      struct ah_plan_sharing *ret_sharing, struct ah_error *err);
 
-/* Adds the cores as a resource if compute has all of them. */
+/* Adds the cores as a resource if compute has all of them, or if several ranks have more threads than cores. */
 void ah_pricing_share_cores(const struct ah_machine *machine, const struct ah_plan_threads *threads,
-                            struct ah_plan_sharing *sharing);
+                            uint64_t ranks, struct ah_plan_sharing *sharing);
+
+/* Changes the costs of a GPU alone to those of one of the job's equal GPUs (pricing_gpus.c). */
+void ah_pricing_gpus(const struct ah_machine *machine, const struct ah_job *job, struct ah_costs *costs);
 
 #endif

@@ -250,7 +250,7 @@ int ah_pricing_share(const struct ah_machine *machine, struct ah_arena *arena,
         sharing.weights.of[lane_of[part]] = s.weight[part];
     if (memory_is_shared(&s)) {
         struct ah_plan_resource *memory = &sharing.resources[sharing.n_resources++];
-        memory->name = "host_dram";
+        memory->name = AH_PRICING_DRAM;
         for (int lane = 0; lane < LANES; lane++)
             memory->demand[lane_of[lane]] = s.in_memory[lane] ? s.demand[lane] : 0;
     }
@@ -263,16 +263,17 @@ int ah_pricing_share(const struct ah_machine *machine, struct ah_arena *arena,
 /* ---- 4: all cores ---- */
 
 void ah_pricing_share_cores(const struct ah_machine *machine, const struct ah_plan_threads *threads,
-                            struct ah_plan_sharing *sharing)
+                            uint64_t ranks, struct ah_plan_sharing *sharing)
 {
-    double cores = (double)machine->host.cores;
-    if (machine->device.kind != AH_DEVICE_CPU || machine->host.cores < 2 ||
-        threads->compute < machine->host.cores)
+    const double cores = (double)machine->host.cores / (double)ranks; /* of each rank */
+    const bool all = threads->compute >= machine->host.cores && machine->host.cores > 1;
+    const bool crowded = ranks > 1 && (double)(threads->compute + threads->host) > cores;
+    if (machine->device.kind != AH_DEVICE_CPU || (!all && !crowded))
         return;
-    sharing->resources[sharing->n_resources++] =
-        (struct ah_plan_resource){.name = "all_cores",
-                                  .demand = {[AH_PLAN_LANE_COMPUTE] = 1,
-                                             [AH_PLAN_LANE_H2D] = 1 / cores,
-                                             [AH_PLAN_LANE_D2H] = 1 / cores,
-                                             [AH_PLAN_LANE_HOST] = fmin(1, (double)threads->host / cores)}};
+    sharing->resources[sharing->n_resources++] = (struct ah_plan_resource){
+        .name = "all_cores",
+        .demand = {[AH_PLAN_LANE_COMPUTE] = fmin(1, (double)threads->compute / cores),
+                   [AH_PLAN_LANE_H2D] = fmin(1, 1 / cores),
+                   [AH_PLAN_LANE_D2H] = fmin(1, 1 / cores),
+                   [AH_PLAN_LANE_HOST] = fmin(1, (double)threads->host / cores)}};
 }

@@ -80,6 +80,8 @@ static int check_tied(const struct ah_cluster_plan *plan, struct ah_error *err)
 
 static int check_plan(const struct ah_cluster_plan *plan, struct ah_error *err)
 {
+    if (plan->sharding)
+        return refuse_plan(err, "states that GPUs share", "without '--gpus'");
     if (!plan->n_programs)
         return ah_error_set(err, AH_E_DOCUMENT, "the plan has no programs of ranks; plan again");
     int rc = check_pipelines(plan, err);

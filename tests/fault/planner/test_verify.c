@@ -9,7 +9,10 @@
 static int verify_inputs(void *context, struct ah_error *err)
 {
     const struct test_request *t = context;
-    const struct ah_verify_inputs inputs = {t->request.model, test_sha256, t->request.machine, test_sha256};
+    const struct ah_verify_inputs inputs = {.model = t->request.model,
+                                            .model_sha256 = test_sha256,
+                                            .machine = t->request.machine,
+                                            .machine_sha256 = test_sha256};
     return ah_verify_inputs(&t->plan, &inputs, err);
 }
 

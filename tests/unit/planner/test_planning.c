@@ -39,15 +39,16 @@ TEST(planning, takes_what_the_machine_has)
 TEST(planning, leaves_memory_to_the_system)
 {
     struct ah_machine machine = {.device.kind = AH_DEVICE_CUDA};
-    assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 9 * TEST_GIB), 15 * TEST_GIB);
-    assert_int_equal(ah_planning_host_budget(&machine, 512 * TEST_GIB, 9 * TEST_GIB), 504 * TEST_GIB);
+    assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 1, 9 * TEST_GIB), 15 * TEST_GIB);
+    assert_int_equal(ah_planning_host_budget(&machine, 512 * TEST_GIB, 1, 9 * TEST_GIB), 504 * TEST_GIB);
     machine.device.kind = AH_DEVICE_CPU; /* a CPU's arena is host memory */
-    assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 9 * TEST_GIB), 6 * TEST_GIB);
-    assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 15 * TEST_GIB), 0);
-    assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 16 * TEST_GIB), 0);
+    assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 1, 9 * TEST_GIB), 6 * TEST_GIB);
+    assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 1, 15 * TEST_GIB), 0);
+    assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 1, 16 * TEST_GIB), 0);
+    assert_int_equal(ah_planning_host_budget(&machine, 64 * TEST_GIB, 3, 9 * TEST_GIB), 33 * TEST_GIB);
     machine.host.process_bytes = 15 << 20; /* the budget is never less than this */
-    assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 16 * TEST_GIB), 15 << 20);
-    assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 9 * TEST_GIB), 6 * TEST_GIB);
+    assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 1, 16 * TEST_GIB), 15 << 20);
+    assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 1, 9 * TEST_GIB), 6 * TEST_GIB);
 }
 
 static void has_what_if(const struct ah_planning *p, size_t i, enum ah_what_if_field field,
@@ -171,7 +172,8 @@ TEST(planning, a_what_if_of_a_cpu_is_of_its_host)
     t.request.host_bytes = 30 * TEST_GIB;
     CHECK_OK(ah_planning_init(&p, &t.request, &t.arena, &t.err), t.err);
     has_what_if(&p, 1, AH_WHAT_IF_HOST_MEMORY, 30 * TEST_GIB);
-    assert_int_equal(p.host_capacity_bytes, ah_planning_host_budget(&machine, 30 * TEST_GIB, 20 * TEST_GIB));
+    assert_int_equal(p.host_capacity_bytes,
+                     ah_planning_host_budget(&machine, 30 * TEST_GIB, 1, 20 * TEST_GIB));
     ah_planning_release(&p);
     test_request_close(&t);
 }

@@ -475,3 +475,83 @@ TEST(pricing, emulated_lanes_do_not_meet_in_memory)
         close_case(&c);
     }
 }
+
+static double demand_of(const struct ah_costs *costs, const char *name, enum ah_plan_lane lane)
+{
+    for (size_t i = 0; i < costs->sharing.n_resources; i++)
+        if (!strcmp(costs->sharing.resources[i].name, name))
+            return costs->sharing.resources[i].demand[lane];
+    return -1;
+}
+
+/* Prices the job of one of `gpus` equal GPUs. */
+static void fill_shared(struct pricing_case *c, uint64_t gpus)
+{
+    const struct ah_plan_part part = {
+        .blocks = ah_model_blocks(c->job.document.body.model), .tp = 1, .stages = 1, .shards = gpus};
+    const struct ah_plan_training training = c->job.job.training;
+    CHECK_OK(
+        ah_job_init_part(&c->job.job, c->job.document.body.model, &training, &part, &c->job.arena, &c->err),
+        c->err);
+    CHECK_OK(fill(c), c->err);
+}
+
+/* By hand: host Adam is G times as slow and keeps its part of the memory; copies take G times as much of it, and are
+ * slower if that is more than all. */
+TEST(pricing, equal_gpus_share_the_host)
+{
+    static const uint64_t numbers[] = {2, 4, 16};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct pricing_case one, shared;
+        const double gpus = (double)numbers[i];
+        open_case(&one, "rtx4090-64g", "llama-2-7b", AH_BF16, 2);
+        open_case(&shared, "rtx4090-64g", "llama-2-7b", AH_BF16, 2);
+        CHECK_OK(fill(&one), one.err);
+        fill_shared(&shared, numbers[i]);
+        const double copy = demand_of(&one.costs, "host_dram", AH_PLAN_LANE_H2D);
+        assert_true(copy > 0);
+        check_near(shared.costs.host_adam_us, gpus * one.costs.host_adam_us, 1e-12);
+        check_near(shared.costs.host_accumulate_us, gpus * one.costs.host_accumulate_us, 1e-12);
+        check_near(shared.costs.device_adam_us, one.costs.device_adam_us, 0);
+        check_near(demand_of(&shared.costs, "host_dram", AH_PLAN_LANE_HOST),
+                   demand_of(&one.costs, "host_dram", AH_PLAN_LANE_HOST), 1e-12);
+        check_near(demand_of(&shared.costs, "host_dram", AH_PLAN_LANE_H2D), fmin(1, gpus * copy), 1e-12);
+        check_near(shared.costs.h2d_us_per_byte, one.costs.h2d_us_per_byte * fmax(1, gpus * copy), 1e-12);
+        check_near(shared.costs.groups[1].forward_us, one.costs.groups[1].forward_us, 0);
+        ah_pricing_fabric(shared.machine.body.machine, 50e9, &shared.costs);
+        check_near(shared.costs.net_us_per_byte * 50e9, 1e6, 1e-12);
+        check_near(shared.costs.net_latency_us, 8, 0);
+        check_near(shared.costs.norm_us, one.costs.norm_us + 16, 1e-12);
+        close_case(&one);
+        close_case(&shared);
+    }
+}
+
+static void make_cpu(struct ah_machine *machine)
+{
+    machine->device.kind = AH_DEVICE_CPU;
+    machine->host.cores = 4;
+    for (size_t i = 0; i < machine->n_matmul; i++)
+        machine->matmul[i].threads = 2;
+    for (size_t i = 0; i < machine->n_adam; i++)
+        machine->adam[i].threads = 1;
+}
+
+/* Ranks on one CPU have its cores divided by their number. */
+TEST(pricing, equal_ranks_share_the_cores)
+{
+    struct pricing_case one, shared;
+    open_case(&one, "rtx4090-64g", "tiny", AH_FP32, 2);
+    open_case(&shared, "rtx4090-64g", "tiny", AH_FP32, 2);
+    make_cpu(one.machine.body.machine);
+    make_cpu(shared.machine.body.machine);
+    CHECK_OK(fill(&one), one.err);
+    assert_int_equal(one.costs.threads.compute, 2);
+    fill_shared(&shared, 4); /* 4 x 2 threads of compute on 4 cores; 4 x 1 threads of the host fit */
+    check_near(shared.costs.groups[1].forward_us, 2 * one.costs.groups[1].forward_us, 1e-12);
+    check_near(shared.costs.device_adam_us, 2 * one.costs.device_adam_us, 1e-12);
+    check_near(demand_of(&shared.costs, "all_cores", AH_PLAN_LANE_COMPUTE), 1, 0);
+    check_near(demand_of(&shared.costs, "all_cores", AH_PLAN_LANE_HOST), 1, 0);
+    close_case(&one);
+    close_case(&shared);
+}

@@ -13,7 +13,10 @@ static const char other_sha256[] = "fedcba9876543210fedcba9876543210fedcba987654
 
 static int verify(struct test_request *t)
 {
-    const struct ah_verify_inputs inputs = {t->request.model, test_sha256, t->request.machine, test_sha256};
+    const struct ah_verify_inputs inputs = {.model = t->request.model,
+                                            .model_sha256 = test_sha256,
+                                            .machine = t->request.machine,
+                                            .machine_sha256 = test_sha256};
     int rc = ah_schedule_check(&t->plan, &t->err);
     return rc ? rc : ah_verify_inputs(&t->plan, &inputs, &t->err);
 }

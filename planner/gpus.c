@@ -166,13 +166,6 @@ static void on_difference(void *context, const char *path, const char *a, const 
     comparison->differ = true;
 }
 
-/* Takes over the ranks, which may be in any order. */
-static void take_ranks(const struct ah_cluster_plan *plan, struct ah_cluster_plan *again)
-{
-    for (size_t p = 0; p < again->n_pipelines; p++)
-        again->pipelines[p].stages[0].ranks = plan->pipelines[p].stages[0].ranks;
-}
-
 static int compare_plans(const struct ah_cluster_plan *plan, struct ah_cluster_plan *again,
                          struct ah_error *err)
 {
@@ -192,7 +185,6 @@ int ah_gpus_check(const struct ah_cluster_plan *plan, struct ah_error *err)
     struct ah_cluster_plan again = *plan;
     int rc = fill_plan(&again, &arena, err);
     if (!rc) {
-        take_ranks(plan, &again);
         again.model = plan->model ? again.model : NULL;
         again.training.trainable = plan->training.n_trainable ? again.training.trainable : NULL;
         again.training.n_trainable = plan->training.n_trainable ? again.training.n_trainable : 0;

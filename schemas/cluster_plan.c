@@ -10,7 +10,8 @@
  * 7. A stage's program, if there is one, is a part of the same model and training, with the stage's blocks, degree,
  *    place and micro-batches. It needs no more memory than the stage. All programs run on one kind of device.
  * 8. With sharding, all pipelines have one stage and the same program, whose part has as many shards as there are
- *    pipelines. Micro-batches are dealt in turn; the program has those of pipeline 0. There are no segments or sums.
+ *    pipelines. Pipeline p is rank p. Micro-batches are dealt in turn; the program has those of pipeline 0. There are
+ *    no segments or sums.
  */
 #include "schemas/cluster_plan.h"
 
@@ -465,6 +466,10 @@ static int check_sharding(const struct ah_cluster_plan *plan, struct ah_error *e
         if (plan->pipelines[p].n_stages != 1)
             return ah_meaning_fail_item(err, "pipelines", p, "stages", "are %zu; with sharding, it is one",
                                         plan->pipelines[p].n_stages);
+        if (plan->pipelines[p].stages[0].ranks[0] != p)
+            return ah_meaning_fail_item(err, "pipelines", p, "stages[0].ranks",
+                                        "is %" PRIu64 "; with sharding, it is the pipeline's number",
+                                        plan->pipelines[p].stages[0].ranks[0]);
         if (plan->pipelines[p].micro_batches != dealt)
             return ah_meaning_fail_item(err, "pipelines", p, "micro_batches",
                                         "is %" PRIu64 "; dealt in turn, it is %" PRIu64,

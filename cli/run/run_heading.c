@@ -49,6 +49,14 @@ static void print_share(const struct ah_trainer_rank *place, struct ah_buffer *o
     const uint64_t last = stage->first_micro_batch + stage->micro_batches - 1;
     if (place->pipelines < 2)
         return;
+    if (place->shards && stage->micro_batches > 1)
+        ah_buffer_printf(out, "; micro-batches %" PRIu64 " to %" PRIu64 " in steps of %" PRIu32,
+                         stage->first_micro_batch,
+                         stage->first_micro_batch + (stage->micro_batches - 1) * place->ranks, place->ranks);
+    else if (place->shards)
+        ah_buffer_printf(out, "; micro-batch %" PRIu64, stage->first_micro_batch);
+    if (place->shards)
+        return;
     ah_buffer_printf(out, "; pipeline %" PRIu32 ", micro-batch", stage->pipeline);
     if (stage->micro_batches > 1)
         ah_buffer_printf(out, "es %" PRIu64 " to", stage->first_micro_batch);

@@ -64,6 +64,10 @@ static int take_plan(struct ah_run_plan *p, const struct ah_run_plan_wish *wish,
     }
     const struct ah_cluster_plan *plan = p->document.body.cluster_plan;
     int rc = check_cluster_options(wish, ah_run_ranks_of_plan(plan), err);
+    if (!rc && wish->paces && plan->sharding)
+        rc = ah_error_set(err, AH_E_USAGE,
+                          "is a plan of equal GPUs that share all states, which cannot be paced; leave out "
+                          "'--pace'");
     p->launches = !rc && wish->hosts;
     if (p->launches)
         return ah_run_ranks_check(plan, err);

@@ -13,6 +13,7 @@
 #include "runtime/run/run_ranks.h"
 #include "runtime/run/run_timeline.h"
 #include "runtime/schedule/graph.h"
+#include "runtime/schedule/replay.h"
 #include "runtime/train/recorded.h"
 #include "runtime/train/world.h"
 
@@ -119,8 +120,29 @@ static void on_span(void *context, const struct ah_cluster_replay_span *span)
         put_span(t, &t->predicted[ah_world_rank(t->plan, segment->groups[0].ranks[i])], &put);
 }
 
+/* Adds the simulation of the one program of ranks that share states to each rank's timeline. */
+static int predict_shards(struct traced *t, struct ah_error *err)
+{
+    struct ah_replay replay;
+    int rc = ah_replay_run(&t->plan->programs[0], AH_CLUSTER_REPLAY_STEPS + 1, &t->arena, &replay, err);
+    for (size_t i = 0; !rc && i < replay.n_items; i++) {
+        const struct ah_replay_item *item = &replay.items[i];
+        const struct ah_recorded_span put = {.step = item->iteration,
+                                             .lane = ah_trainer_lane(item->lane),
+                                             .op = item->op,
+                                             .tile = item->tile,
+                                             .start_ns = llround(item->start_us * 1e3),
+                                             .end_ns = llround(item->finish_us * 1e3)};
+        for (uint32_t rank = 0; rank < t->world->ranks && item->iteration < AH_CLUSTER_REPLAY_STEPS; rank++)
+            put_span(t, &t->predicted[rank], &put);
+    }
+    return !rc && t->failed ? ah_error_memory(err) : rc;
+}
+
 static int predict(struct traced *t, struct ah_error *err)
 {
+    if (t->plan->sharding)
+        return predict_shards(t, err);
     const struct ah_cluster_replay_listener listener = {.tell = on_span, .context = t};
     struct ah_cluster_replay_result result;
     int rc = AH_OK;
@@ -137,12 +159,26 @@ static bool is_of_compute(const struct ah_recorded_span *span)
     return span->op != AH_RECORDED_NO_OP && (span->lane == AH_LANE_COMPUTE || span->lane == AH_LANE_SEND);
 }
 
+/* Returns the op at the last position with ops. A rank that shares states may own nothing that the last ones update. */
+static uint64_t last_op(const struct timeline *timeline)
+{
+    const struct ah_plan *program = timeline->program;
+    const uint64_t *order = program->lanes.order[AH_PLAN_LANE_COMPUTE];
+    bool any = false;
+    uint64_t end = program->lanes.n_order[AH_PLAN_LANE_COMPUTE];
+    for (; end > 0; end--) {
+        for (size_t i = 0; i < timeline->n && !any; i++)
+            any = is_of_compute(&timeline->spans[i]) && timeline->spans[i].op == order[end - 1];
+        if (any)
+            break;
+    }
+    return order[end ? end - 1 : 0];
+}
+
 /* Finds the time at which the last position of a step ends; false: it was not recorded. */
 static bool end_of_step(const struct timeline *timeline, uint64_t step, int64_t *ret_ns)
 {
-    const struct ah_plan *program = timeline->program;
-    const uint64_t last =
-        program->lanes.order[AH_PLAN_LANE_COMPUTE][program->lanes.n_order[AH_PLAN_LANE_COMPUTE] - 1];
+    const uint64_t last = last_op(timeline);
     bool found = false;
     for (size_t i = 0; i < timeline->n; i++)
         if (is_of_compute(&timeline->spans[i]) && timeline->spans[i].step == step &&

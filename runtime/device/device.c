@@ -42,8 +42,8 @@ static const struct lane_row lane_rows[AH_DEVICE_LANES_ALL] = {
     [AH_LANE_RECEIVE_BEFORE] = {"receive_before", DEVICE_SIDE, 0, KIND(AH_OP_RECEIVE)},
     [AH_LANE_RECEIVE_BEHIND] = {"receive_behind", DEVICE_SIDE, 0, KIND(AH_OP_RECEIVE)},
     [AH_LANE_SUMS] = {"sums", DEVICE_SIDE | HOST_SIDE, DEVICE_SIDE | HOST_SIDE,
-                      KIND(AH_OP_SEND) | KIND(AH_OP_RECEIVE) | KIND(AH_OP_CAST) | KIND(AH_OP_ACCUMULATE) |
-                          KIND(AH_OP_SUM_SQUARES)},
+                      KIND(AH_OP_SEND) | KIND(AH_OP_RECEIVE) | KIND(AH_OP_COPY) | KIND(AH_OP_CAST) |
+                          KIND(AH_OP_ACCUMULATE) | KIND(AH_OP_SUM_SQUARES)},
 };
 
 const char *const ah_words_product_form[] = {

@@ -175,9 +175,45 @@ static void end_stage(const struct prediction *c, const struct stage *stage)
     set_bytes(c, stage);
 }
 
+/* Sets what is predicted of each rank that shares states: all do what their one program says. */
+static int predict_shards(const struct ah_cluster_plan *plan, struct ah_arena *arena,
+                          struct ah_runlog_rank **ret_ranks, size_t *ret_n, struct ah_error *err)
+{
+    const struct ah_plan *program = &plan->programs[0];
+    const double *busy_us = program->time.busy_us, *exposed_us = program->time.exposed_us.of;
+    struct ah_runlog_rank *ranks = ah_arena_array(arena, plan->n_pipelines, sizeof *ranks);
+    uint64_t net_bytes = 0;
+    if (!ranks)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < program->n_ops; i++)
+        net_bytes += program->ops[i].lane == AH_PLAN_LANE_NET ? program->ops[i].bytes : 0;
+    for (size_t p = 0; p < plan->n_pipelines; p++)
+        ranks[p] =
+            (struct ah_runlog_rank){.rank = p,
+                                    .pipeline = p,
+                                    .node = plan->pipelines[p].stages[0].node,
+                                    .step_us = program->time.step_us,
+                                    .compute_us = busy_us[AH_PLAN_LANE_COMPUTE],
+                                    .sums_us = exposed_us[AH_PLAN_LANE_NET],
+                                    .lanes_us = exposed_us[AH_PLAN_LANE_H2D] + exposed_us[AH_PLAN_LANE_D2H] +
+                                                exposed_us[AH_PLAN_LANE_HOST],
+                                    .h2d_us = busy_us[AH_PLAN_LANE_H2D],
+                                    .d2h_us = busy_us[AH_PLAN_LANE_D2H],
+                                    .host_us = busy_us[AH_PLAN_LANE_HOST],
+                                    .sums_lane_us = busy_us[AH_PLAN_LANE_NET],
+                                    .summed_bytes = net_bytes,
+                                    .device_bytes = program->memory.device_bytes,
+                                    .host_bytes = program->memory.host_bytes};
+    *ret_ranks = ranks;
+    *ret_n = plan->n_pipelines;
+    return AH_OK;
+}
+
 int ah_run_measured_predict(const struct ah_cluster_plan *plan, struct ah_arena *arena,
                             struct ah_runlog_rank **ret_ranks, size_t *ret_n, struct ah_error *err)
 {
+    if (plan->sharding)
+        return predict_shards(plan, arena, ret_ranks, ret_n, err);
     struct prediction c = {.plan = plan};
     struct ah_runlog_rank *ranks = NULL;
     const struct ah_cluster_replay_listener listener = {.tell = on_span, .context = &c};

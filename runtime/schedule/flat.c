@@ -4,6 +4,8 @@
  */
 #include "runtime/schedule/flat.h"
 
+#include "schemas/plan.h"
+
 #include <string.h>
 
 static uint64_t round_up(uint64_t elements)
@@ -58,6 +60,14 @@ struct ah_stretch ah_flat_stretch(const struct ah_flat *flat, size_t tensor)
     const struct ah_flat_tensor *it = &flat->tensors[tensor];
     return (struct ah_stretch){it->trained_first,
                                it->trained_first + (it->trained ? round_up(it->elements) : 0)};
+}
+
+struct ah_stretch ah_flat_shard(uint64_t elements, uint64_t shards, uint64_t rank)
+{
+    const uint64_t units = (elements + AH_PLAN_TILE_UNIT - 1) / AH_PLAN_TILE_UNIT;
+    const uint64_t part = (units + shards - 1) / shards * AH_PLAN_TILE_UNIT;
+    const uint64_t first = rank * part < elements ? rank * part : elements;
+    return (struct ah_stretch){first, first + part < elements ? first + part : elements};
 }
 
 size_t ah_flat_find(const struct ah_flat *flat, const char *name)

@@ -55,6 +55,10 @@ struct ah_stretch {
 /* Returns the elements of a tensor, with the padding after it. The stretch is empty if the tensor is frozen. */
 struct ah_stretch ah_flat_stretch(const struct ah_flat *flat, size_t tensor);
 
+/* Returns the elements that one of `shards` ranks owns of a vector: equal parts, cut at multiples of AH_PLAN_TILE_UNIT.
+ * The last parts may be smaller, or empty. */
+struct ah_stretch ah_flat_shard(uint64_t elements, uint64_t shards, uint64_t rank);
+
 /* Returns the index of the tensor with that name; flat->n if there is none. */
 size_t ah_flat_find(const struct ah_flat *flat, const char *name);
 

@@ -354,21 +354,14 @@ static void share_job(struct ah_job *job)
     }
 }
 
-/* Returns the largest of the parts that `shards` ranks own of a vector. */
-static uint64_t largest_part(uint64_t elements, uint64_t shards)
-{
-    const uint64_t units = (elements + AH_PLAN_TILE_UNIT - 1) / AH_PLAN_TILE_UNIT;
-    const uint64_t part = (units + shards - 1) / shards * AH_PLAN_TILE_UNIT;
-    return part < elements ? part : elements;
-}
-
 static void own_parts(struct ah_job *job)
 {
     const uint64_t shards = ah_job_shards(job);
     for (size_t i = 0; i < job->n_groups; i++) {
         struct ah_job_group *group = &job->groups[i];
-        group->own_flat_elements = largest_part(group->flat_elements, shards);
-        group->own_trained_elements = largest_part(group->trained_elements, shards);
+        const uint64_t frozen = group->flat_elements - group->trained_elements;
+        group->own_trained_elements = ah_flat_shard(group->trained_elements, shards, 0).end;
+        group->own_flat_elements = group->own_trained_elements + ah_flat_shard(frozen, shards, 0).end;
         group->own_trained_parameters = (group->trained_parameters + shards - 1) / shards;
     }
 }

@@ -79,7 +79,8 @@ struct ah_job_group {
     uint64_t flat_elements;      /* of the vector of all parameters */
     uint64_t trained_elements;   /* of the vector of trained parameters; 0: frozen */
 
-    /* The largest part of a rank that shares states with others; without others, all of it. */
+    /* The largest part of a rank that shares states with others; without others, all of it. Of the vector of all
+     * parameters, a rank owns its part of the trained ones, and a part of the frozen ones. */
     uint64_t own_flat_elements, own_trained_elements, own_trained_parameters;
 
     /* The sizes from here on are bytes per micro-batch. */

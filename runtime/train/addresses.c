@@ -103,9 +103,12 @@ static struct ah_ref cut_ref(struct cutter *cutter, enum ah_dtype dtype, uint64_
     return ref;
 }
 
-static struct ah_vector vector_of(struct cutter *cutter, enum ah_dtype dtype, uint64_t elements)
+/* Returns a vector of the trained elements that the rank updates. */
+static struct ah_vector own_vector(struct cutter *cutter, const struct ah_addresses_block *block,
+                                   enum ah_dtype dtype)
 {
-    return (struct ah_vector){.ref = cut_ref(cutter, dtype, elements * ah_dtype_bytes(dtype))};
+    const uint64_t bytes = block->group->own_trained_elements * ah_dtype_bytes(dtype);
+    return (struct ah_vector){.ref = cut_ref(cutter, dtype, bytes), .base = block->own.first};
 }
 
 /* Assigns memory to master (bf16 only), m and v, one after another. */
@@ -113,11 +116,10 @@ static void cut_states(const struct ah_addresses *addresses, struct ah_addresses
                        struct cutter *cutter)
 {
     enum ah_dtype state = addresses->plan->training.state_dtype;
-    uint64_t elements = block->group->trained_elements;
     if (addresses->plan->training.dtype == AH_BF16)
-        block->master = vector_of(cutter, AH_FP32, elements);
-    block->m = vector_of(cutter, state, elements);
-    block->v = vector_of(cutter, state, elements);
+        block->master = own_vector(cutter, block, AH_FP32);
+    block->m = own_vector(cutter, block, state);
+    block->v = own_vector(cutter, block, state);
 }
 
 static int place_device_block(struct ah_addresses *addresses, struct ah_addresses_block *block,
@@ -127,15 +129,16 @@ static int place_device_block(struct ah_addresses *addresses, struct ah_addresse
     const struct ah_plan_block *plan = block->plan;
     struct ah_ref ref = {0};
     int rc = AH_OK;
-    if (plan->weights == AH_WEIGHTS_DEVICE) {
-        rc = find_staying(addresses, AH_TENSOR_WEIGHTS, plan->index,
-                          block->group->flat_elements * job->weight_bytes, &ref, err);
+    if (plan->weights != AH_WEIGHTS_HOST) {
+        const bool whole = plan->weights == AH_WEIGHTS_DEVICE;
+        const uint64_t elements = whole ? block->group->flat_elements : block->group->own_flat_elements;
+        rc = find_staying(addresses, AH_TENSOR_WEIGHTS, plan->index, elements * job->weight_bytes, &ref, err);
         ref.dtype = job->training.dtype;
-        block->weights = (struct ah_vector){.ref = ref, .full = true};
+        block->weights = (struct ah_vector){.ref = ref, .full = whole, .base = whole ? 0 : block->own.first};
     }
     if (!rc && plan->optimizer == AH_OPTIMIZER_DEVICE) {
         rc = find_staying(addresses, AH_TENSOR_STATES, plan->index,
-                          block->group->trained_elements * job->state_bytes, &ref, err);
+                          block->group->own_trained_elements * job->state_bytes, &ref, err);
         struct cutter cutter = {AH_ARENA_DEVICE, ref.offset_bytes};
         cut_states(addresses, block, &cutter);
     }
@@ -145,10 +148,13 @@ static int place_device_block(struct ah_addresses *addresses, struct ah_addresse
 static void place_pinned_block(struct ah_addresses *addresses, struct ah_addresses_block *block,
                                struct cutter *cutter)
 {
-    if (block->plan->weights == AH_WEIGHTS_HOST) {
-        block->weights = vector_of(cutter, addresses->job->training.dtype, block->group->flat_elements);
-        block->weights.full = true;
-    }
+    const enum ah_dtype dtype = addresses->job->training.dtype;
+    const bool shares = ah_job_shards(addresses->job) > 1;
+    if (block->plan->weights == AH_WEIGHTS_HOST)
+        block->weights = (struct ah_vector){
+            .ref = cut_ref(cutter, dtype, block->group->own_flat_elements * ah_dtype_bytes(dtype)),
+            .full = !shares,
+            .base = shares ? block->own.first : 0};
     if (block->plan->optimizer == AH_OPTIMIZER_STREAMED)
         cut_states(addresses, block, cutter);
 }
@@ -161,7 +167,7 @@ static bool sums_on(const struct ah_addresses *addresses, const struct ah_addres
 
 static bool uploads(const struct ah_addresses_block *block)
 {
-    return block->plan->optimizer == AH_OPTIMIZER_HOST && block->plan->weights == AH_WEIGHTS_DEVICE;
+    return block->plan->optimizer == AH_OPTIMIZER_HOST && block->plan->weights != AH_WEIGHTS_HOST;
 }
 
 static enum ah_dtype sent_dtype(const struct ah_addresses *addresses, const struct ah_addresses_block *block)
@@ -186,7 +192,7 @@ static void place_flow(struct ah_addresses *addresses, struct cutter *cutter, bo
         if (ring_slots)
             *vector = (struct ah_vector){.ref = ref_at(AH_ARENA_PINNED, dtype, ring), .move = (uint8_t)move};
         else
-            *vector = vector_of(cutter, dtype, block->group->trained_elements);
+            *vector = own_vector(cutter, block, dtype);
     }
     addresses->stride[move] = staging->tile_elements * widest;
     cutter->end_bytes += ring_slots * addresses->stride[move];
@@ -195,16 +201,15 @@ static void place_flow(struct ah_addresses *addresses, struct cutter *cutter, bo
 static void place_pageable_block(struct ah_addresses *addresses, struct ah_addresses_block *block,
                                  struct cutter *cutter)
 {
-    uint64_t elements = block->group->trained_elements;
     if (block->plan->optimizer != AH_OPTIMIZER_HOST)
         return;
     cut_states(addresses, block, cutter);
     if (addresses->plan->training.dtype == AH_FP32 && uploads(block))
-        block->master = vector_of(cutter, AH_FP32, elements);
+        block->master = own_vector(cutter, block, AH_FP32);
     if (sums_on(addresses, block, AH_ACCUMULATOR_HOST))
-        block->host_sum = vector_of(cutter, AH_FP32, elements);
+        block->host_sum = own_vector(cutter, block, AH_FP32);
     if (block->host_sum.ref.arena != AH_ARENA_NONE && ah_folds_separate(&addresses->plan->training))
-        block->host_group_sum = vector_of(cutter, AH_FP32, elements);
+        block->host_group_sum = own_vector(cutter, block, AH_FP32);
 }
 
 static int check_bytes(const char *what, uint64_t stated, uint64_t needed, struct ah_error *err)
@@ -233,7 +238,8 @@ static int place_blocks(struct ah_addresses *addresses, struct ah_error *err)
     place_flow(addresses, &pinned, true);
     place_flow(addresses, &pinned, false);
     struct ah_addresses_block *embedding = &addresses->blocks[0];
-    if (embedding->group->kind == AH_BLOCK_EMBEDDING && embedding->plan->weights == AH_WEIGHTS_HOST)
+    if (embedding->group->kind == AH_BLOCK_EMBEDDING && embedding->plan->weights == AH_WEIGHTS_HOST &&
+        ah_job_shards(addresses->job) == 1)
         embedding->gathered.ref =
             cut_ref(&pinned, addresses->plan->training.dtype, embedding->group->gathered_bytes);
     rc = check_bytes("memory.pinned_bytes", memory->pinned_bytes, pinned.end_bytes, err);
@@ -260,6 +266,8 @@ static int describe_blocks(struct ah_addresses *addresses, struct ah_arena *aren
             .plan = &plan->blocks[i],
             .group = group,
             .flat = ah_flat_of(addresses->job->model, group->kind, group->trained)};
+        addresses->blocks[i].own =
+            ah_flat_shard(group->trained_elements, ah_job_shards(addresses->job), addresses->shard);
         addresses->blocks[i].n_runs = ah_flat_runs(&addresses->blocks[i].flat, addresses->blocks[i].runs);
         rc = check_bytes("blocks[].parameters", plan->blocks[i].parameters, group->parameters, err);
         if (!rc && !group->trained_elements != (plan->blocks[i].optimizer == AH_OPTIMIZER_NONE))
@@ -330,9 +338,9 @@ static int place_state_ring(struct ah_addresses *addresses, struct ah_error *err
 }
 
 int ah_addresses_init(struct ah_addresses *ret_addresses, const struct ah_plan *plan,
-                      const struct ah_job *job, struct ah_arena *arena, struct ah_error *err)
+                      const struct ah_job *job, uint64_t shard, struct ah_arena *arena, struct ah_error *err)
 {
-    struct ah_addresses addresses = {.plan = plan, .job = job};
+    struct ah_addresses addresses = {.plan = plan, .job = job, .shard = shard};
     int rc = list_tensors(&addresses, arena, err);
     if (!rc)
         rc = describe_blocks(&addresses, arena, err);

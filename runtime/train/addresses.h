@@ -73,7 +73,9 @@ struct ah_addresses_block {
     struct ah_flat flat;
     struct ah_run_of_elements runs[AH_MODEL_TENSORS_MAX];
     size_t n_runs;
-    struct ah_vector weights; /* where they are stored between uses */
+    struct ah_stretch own; /* the trained elements that this rank updates */
+    struct ah_vector
+        weights; /* where they are stored between uses; if ranks share them, this rank's part (shards.h) */
     /* where they are stored between uses; in fp32 the master may be the weights */
     struct ah_vector master, m, v;
     struct ah_vector host_sum, host_group_sum; /* the second is for groups with a separate sum (fold.h) */
@@ -85,6 +87,7 @@ struct ah_addresses_block {
 struct ah_addresses {
     const struct ah_plan *plan;
     const struct ah_job *job;
+    uint64_t shard; /* the number of this rank among those that share states */
     struct ah_addresses_block *blocks;
     uint32_t *first_tensor; /* by label * blocks + block; UINT32_MAX: none */
     uint32_t *next_tensor;  /* by tensor of the plan's arena: the next one of its label and block */
@@ -98,10 +101,11 @@ struct ah_addresses {
     uint64_t staged_micro_bytes; /* bytes of a micro-batch in the staging; its mask comes after its words */
 };
 
-/* Finds all addresses; arrays are in `arena`, plan and job stay borrowed. AH_E_MISMATCH: the plan is for another model
- * or training, because its blocks do not need the memory that it states. */
+/* Finds all addresses; arrays are in `arena`, plan and job stay borrowed. `shard`: the number of this rank among those
+ * that share states, or 0. AH_E_MISMATCH: the plan is for another model or training, because its blocks do not need the
+ * memory that it states. */
 int ah_addresses_init(struct ah_addresses *ret_addresses, const struct ah_plan *plan,
-                      const struct ah_job *job, struct ah_arena *arena, struct ah_error *err);
+                      const struct ah_job *job, uint64_t shard, struct ah_arena *arena, struct ah_error *err);
 
 /* Adds room for `others` pieces of sums from other pipelines, of `piece` elements each. */
 void ah_addresses_add_partials(struct ah_addresses *addresses, uint32_t others, uint64_t piece);

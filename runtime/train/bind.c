@@ -75,18 +75,24 @@ bool ah_bind_sums_on(const struct ah_binder *binder, uint64_t block, enum ah_acc
     return binder->job->adds_up && binder->plan->blocks[block].accumulator == where;
 }
 
+/* Finds a tensor of `elements` numbers. */
+static int find_numbers(const struct ah_binder *binder, const struct ah_addresses_query *of,
+                        uint64_t elements, enum ah_dtype dtype, struct ah_ref *ret_ref)
+{
+    struct ah_addresses_query query = *of;
+    query.bytes = elements * ah_dtype_bytes(dtype);
+    int rc = ah_addresses_find(binder->addresses, &query, ret_ref, binder->err);
+    ret_ref->dtype = dtype;
+    return rc;
+}
+
 static int find_gradient(const struct ah_binder *binder, enum ah_tensor_label label, uint64_t block,
                          uint64_t micro_batch, uint64_t position, enum ah_dtype dtype, struct ah_ref *ret_ref)
 {
     const struct ah_addresses_query query = {
-        .label = label,
-        .block = block,
-        .micro_batch = micro_batch,
-        .position = position,
-        .bytes = binder->addresses->blocks[block].group->trained_elements * ah_dtype_bytes(dtype)};
-    int rc = ah_addresses_find(binder->addresses, &query, ret_ref, binder->err);
-    ret_ref->dtype = dtype;
-    return rc;
+        .label = label, .block = block, .micro_batch = micro_batch, .position = position};
+    return find_numbers(binder, &query, binder->addresses->blocks[block].group->trained_elements, dtype,
+                        ret_ref);
 }
 
 int ah_bind_gradient(const struct ah_binder *binder, uint64_t block, uint64_t micro_batch, uint64_t position,
@@ -108,6 +114,14 @@ int ah_bind_group_sum(const struct ah_binder *binder, uint64_t block, uint64_t p
     return find_gradient(binder, AH_TENSOR_GROUP_SUM, block, AH_ADDRESSES_ANY, position, AH_FP32, ret_ref);
 }
 
+int ah_bind_own_sum(const struct ah_binder *binder, uint64_t block, uint64_t position, struct ah_ref *ret_ref)
+{
+    const struct ah_addresses_query query = {
+        .label = AH_TENSOR_SUM, .block = block, .micro_batch = AH_ADDRESSES_ANY, .position = position};
+    return find_numbers(binder, &query, binder->addresses->blocks[block].group->own_trained_elements, AH_FP32,
+                        ret_ref);
+}
+
 int ah_bind_add(struct ah_binder *binder, const struct ah_bind_sums *sums, struct ah_fold fold)
 {
     int rc = ah_bind_elements(binder, fold.opens ? AH_OP_CAST : AH_OP_ACCUMULATE,
@@ -119,6 +133,13 @@ int ah_bind_add(struct ah_binder *binder, const struct ah_bind_sums *sums, struc
                             sums->elements);
 }
 
+/* True if fetched weights are for the block of the compute op at `position`. If ranks share states, a table may be
+ * there twice at a time, once for the embedding and once for the head. A tensor ends with its last use. */
+static bool is_fetched_for(const struct ah_plan *plan, const struct ah_plan_tensor *tensor, uint64_t position)
+{
+    return ah_plan_compute_op(plan, tensor->to)->block == ah_plan_compute_op(plan, position)->block;
+}
+
 int ah_bind_fetched(const struct ah_binder *binder, uint64_t block, uint64_t position, uint64_t bytes,
                     struct ah_ref *ret_ref)
 {
@@ -127,7 +148,8 @@ int ah_bind_fetched(const struct ah_binder *binder, uint64_t block, uint64_t pos
     for (uint32_t i = binder->addresses->first_tensor[chain]; i != UINT32_MAX;
          i = binder->addresses->next_tensor[i]) {
         const struct ah_plan_tensor *tensor = &arena->tensors[i];
-        if (tensor->bytes != bytes || !ah_addresses_lives_at(tensor, position))
+        if (tensor->bytes != bytes || !ah_addresses_lives_at(tensor, position) ||
+            !is_fetched_for(binder->plan, tensor, position))
             continue;
         *ret_ref =
             (struct ah_ref){.arena = AH_ARENA_DEVICE, .dtype = AH_FP32, .offset_bytes = tensor->offset_bytes};
@@ -225,8 +247,10 @@ static int bind_items(struct ah_binder *b)
         const struct ah_graph_item *item = &graph->items[i];
         enum ah_plan_op_kind kind = b->plan->ops[item->op].op;
         b->bound->first[i] = (uint32_t)b->bound->n_ops;
-        rc = kind == AH_PLAN_FORWARD || kind == AH_PLAN_BACKWARD ? ah_bind_pass(b, item, i)
-                                                                 : ah_bind_tile(b, item);
+        const bool pass = kind == AH_PLAN_FORWARD || kind == AH_PLAN_BACKWARD;
+        rc = pass                             ? ah_bind_pass(b, item, i)
+             : item->lane == AH_PLAN_LANE_NET ? ah_bind_net(b, item)
+                                              : ah_bind_tile(b, item);
         if (rc)
             rc = ah_error_prefix(b->err, rc, "ops[%u] '%s'", item->op, ah_words_plan_op[kind]);
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Shared by the files of the binder. bind.c visits the items. bind_pass.c binds forward and backward, bind_tiles.c ops
- * on parts of vectors, bind_shares.c sums over ranks, and bind_table.c ops for a table that two blocks hold.
+ * on parts of vectors, bind_shares.c sums over ranks, bind_net.c ops of ranks that share states, and bind_table.c ops
+ * for a table that two blocks hold.
  */
 #ifndef AH_RUNTIME_TRAIN_BIND_INTERNAL_H
 #define AH_RUNTIME_TRAIN_BIND_INTERNAL_H
@@ -47,6 +48,10 @@ int ah_bind_gradient_sum(const struct ah_binder *binder, uint64_t block, uint64_
 int ah_bind_group_sum(const struct ah_binder *binder, uint64_t block, uint64_t position,
                       struct ah_ref *ret_ref);
 
+/* Finds this rank's part of a block's sum on the device, if ranks share states. */
+int ah_bind_own_sum(const struct ah_binder *binder, uint64_t block, uint64_t position,
+                    struct ah_ref *ret_ref);
+
 /* The operands of ops that add one micro-batch's gradient to its sum, in any memory. */
 struct ah_bind_sums {
     struct ah_ref total, separate; /* `separate`: the sum of its group, if the fold needs one */
@@ -58,7 +63,7 @@ int ah_bind_add(struct ah_binder *binder, const struct ah_bind_sums *sums, struc
 
 bool ah_bind_sums_on(const struct ah_binder *binder, uint64_t block, enum ah_accumulator where);
 
-/* Finds the tensor of fetched weights of a block that is alive at `position` and has `bytes` bytes. */
+/* Finds the tensor of fetched weights of a block that the compute op at `position` uses and that has `bytes` bytes. */
 int ah_bind_fetched(const struct ah_binder *binder, uint64_t block, uint64_t position, uint64_t bytes,
                     struct ah_ref *ret_ref);
 
@@ -85,6 +90,9 @@ bool ah_bind_is_copy(const struct ah_binder *binder, uint64_t block, struct ah_s
 
 /* On one rank: adds the copy's gradient to the table's after the step's last gradient, and copies the total back. */
 int ah_bind_join(struct ah_binder *binder, uint64_t position);
+
+/* bind_net.c: binds the ops of a scatter or an all_gather. */
+int ah_bind_net(struct ah_binder *binder, const struct ah_graph_item *item);
 
 /* bind_tiles.c: binds the ops of any other item. */
 int ah_bind_tile(struct ah_binder *binder, const struct ah_graph_item *item);

@@ -86,8 +86,9 @@ static int find_weights(const struct pass *pass, uint64_t block, struct ah_ref *
     *ret_ref = it->weights.ref;
     if (it->plan->weights == AH_WEIGHTS_DEVICE)
         return AH_OK;
-    /* The forward of the embedding reads gathered rows instead of its tables. */
-    bool rows = it->group->kind == AH_BLOCK_EMBEDDING && block == pass->op->block;
+    /* The forward of the embedding reads gathered rows instead of its tables, unless ranks share these. */
+    bool rows = it->group->kind == AH_BLOCK_EMBEDDING && block == pass->op->block &&
+                ah_job_shards(pass->binder->job) == 1;
     uint64_t bytes =
         rows ? it->group->gathered_bytes : it->group->flat_elements * pass->binder->job->weight_bytes;
     return ah_bind_fetched(pass->binder, block, pass->position, bytes, ret_ref);
@@ -177,7 +178,8 @@ static int bind_step(struct pass *pass, const struct ah_program_op *step, uint64
         bound->op.u.matmul.accumulate = false;
     if (step->op.kind == AH_OP_SUM)
         bound->op.arg[0].offset_bytes += pass->op->micro_batch * sizeof(double);
-    if (step->op.kind == AH_OP_EMBED && pass->block->plan->weights == AH_WEIGHTS_HOST)
+    if (step->op.kind == AH_OP_EMBED && pass->block->plan->weights == AH_WEIGHTS_HOST &&
+        ah_job_shards(pass->binder->job) == 1)
         read_gathered(pass, bound);
     if (!pass->binder->documents)
         ah_program_drop_documents(&bound->op, pass->binder->job->training.seq);
@@ -244,7 +246,7 @@ static int bind_gradient(const struct pass *pass)
     int rc = ah_bind_gradient(binder, block, m, pass->position, &gradient);
     if (!rc)
         rc = fill_padding(pass, gradient);
-    if (!rc && ah_bind_sums_on(binder, block, AH_ACCUMULATOR_DEVICE))
+    if (!rc && ah_bind_sums_on(binder, block, AH_ACCUMULATOR_DEVICE) && ah_job_shards(binder->job) == 1)
         rc = add_up(pass, &gradient);
     const bool last = m + 1 == binder->plan->training.micro_batches;
     if (!rc && last && !block && ah_job_joins_table(binder->job))

@@ -298,5 +298,5 @@ bool ah_bind_shares(const struct ah_binder *b, uint64_t block)
 {
     const struct ah_trainer_rank *rank = b->options->rank;
     const bool has_table = ah_job_splits_table(b->job) && !(b->job->part.first_block + block);
-    return rank && (rank->pipelines > 1 || has_table);
+    return rank && (rank->pipelines > 1 || has_table || ah_job_shards(b->job) > 1);
 }

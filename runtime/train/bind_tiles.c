@@ -6,6 +6,7 @@
  * runs if it has frozen tensors in between, or if only some tensors decay. Each run has an op or a copy.
  */
 #include "runtime/train/bind_internal.h"
+#include "runtime/train/shards.h"
 
 #include <string.h>
 
@@ -188,6 +189,20 @@ static int bind_update(const struct tile *tile, struct update *update)
     return rc;
 }
 
+/* Finds the gradient on the device from which a block is updated: the sum, this rank's part of it, or the only one. */
+static int find_update_gradient(const struct tile *tile, uint64_t position, uint64_t micro_batch,
+                                struct ah_vector *ret_gradient)
+{
+    struct ah_binder *binder = tile->binder;
+    const uint64_t block = tile->op->block;
+    ret_gradient->base = tile->block->own.first;
+    if (ah_job_shards(binder->job) > 1)
+        return ah_bind_own_sum(binder, block, position, &ret_gradient->ref);
+    return ah_bind_sums_on(binder, block, AH_ACCUMULATOR_DEVICE)
+               ? ah_bind_gradient_sum(binder, block, position, &ret_gradient->ref)
+               : ah_bind_gradient(binder, block, micro_batch, position, &ret_gradient->ref);
+}
+
 static int bind_device_adam(const struct tile *tile)
 {
     struct ah_binder *binder = tile->binder;
@@ -198,7 +213,7 @@ static int bind_device_adam(const struct tile *tile)
                             .v = block->v,
                             .scalars = binder->addresses->device_headers,
                             .scalars_move = AH_OFFSET_HEADER};
-    if (bf16 && block->plan->weights == AH_WEIGHTS_DEVICE)
+    if (bf16 && block->plan->weights != AH_WEIGHTS_HOST)
         update.weight = block->weights;
     if (block->plan->optimizer == AH_OPTIMIZER_STREAMED) {
         struct visit visit = visit_of(tile);
@@ -209,10 +224,7 @@ static int bind_device_adam(const struct tile *tile)
             update.weight = visit.weight;
     }
     uint64_t position = tile->op->position;
-    uint64_t last = binder->plan->training.micro_batches - 1;
-    int rc = ah_bind_sums_on(binder, tile->op->block, AH_ACCUMULATOR_DEVICE)
-                 ? ah_bind_gradient_sum(binder, tile->op->block, position, &update.gradient.ref)
-                 : ah_bind_gradient(binder, tile->op->block, last, position, &update.gradient.ref);
+    int rc = find_update_gradient(tile, position, binder->plan->training.micro_batches - 1, &update.gradient);
     return rc ? rc : bind_update(tile, &update);
 }
 
@@ -247,12 +259,9 @@ static int bind_send(const struct tile *tile)
 {
     struct ah_binder *binder = tile->binder;
     struct ah_vector to = from_tile(tile->block->host_gradient, tile), from = {0};
-    uint64_t block = tile->op->block, position = tile->op->issue_after;
-    int rc = ah_bind_sums_on(binder, block, AH_ACCUMULATOR_DEVICE)
-                 ? ah_bind_gradient_sum(binder, block, position, &from.ref)
-                 : ah_bind_gradient(binder, block, tile->op->micro_batch, position, &from.ref);
+    int rc = find_update_gradient(tile, tile->op->issue_after, tile->op->micro_batch, &from);
     const struct ah_run_of_elements all = {.end = tile->part.end};
-    if (rc)
+    if (rc || tile->part.end <= tile->part.first)
         return rc;
     uint64_t bytes = (tile->part.end - tile->part.first) * ah_dtype_bytes(from.ref.dtype);
     return ah_bind_copy(binder, ah_bind_at(&to, &all, tile->part.first), to.move,
@@ -264,7 +273,26 @@ static bool fetches_rows(const struct tile *tile)
     const struct ah_plan *plan = tile->binder->plan;
     const struct ah_plan_op *user = ah_plan_compute_op(plan, tile->op->due_before);
     return tile->block->group->kind == AH_BLOCK_EMBEDDING && user->block == tile->op->block &&
-           user->op == AH_PLAN_FORWARD;
+           user->op == AH_PLAN_FORWARD && ah_job_shards(tile->binder->job) == 1;
+}
+
+/* Binds the copies of a tile of this rank's part to the places of its elements in the whole vector. */
+static int fetch_part(const struct tile *tile, struct ah_ref to)
+{
+    struct ah_binder *binder = tile->binder;
+    struct ah_shards_run runs[AH_MODEL_TENSORS_MAX];
+    const uint64_t each = binder->job->weight_bytes;
+    const struct ah_stretch part = tile_part(binder, tile->block->group->own_flat_elements, tile->index);
+    const size_t n =
+        ah_shards_runs(tile->block, ah_job_shards(binder->job), binder->addresses->shard, part, runs);
+    int rc = AH_OK;
+    for (size_t i = 0; i < n && !rc; i++) {
+        struct ah_ref dst = to, src = tile->block->weights.ref;
+        dst.offset_bytes += runs[i].full * each;
+        src.offset_bytes += runs[i].at * each;
+        rc = ah_bind_copy(binder, dst, AH_OFFSET_NONE, src, AH_OFFSET_NONE, runs[i].n * each);
+    }
+    return rc;
 }
 
 static int bind_fetch(const struct tile *tile)
@@ -276,6 +304,8 @@ static int bind_fetch(const struct tile *tile)
     uint64_t bytes = rows ? block->group->gathered_bytes : block->group->flat_elements * each;
     struct ah_ref to, from = rows ? block->gathered.ref : block->weights.ref;
     int rc = ah_bind_fetched(binder, tile->op->block, tile->op->due_before, bytes, &to);
+    if (!rc && ah_job_shards(binder->job) > 1)
+        return fetch_part(tile, to);
     if (rc || rows)
         return rc ? rc : ah_bind_copy(binder, to, AH_OFFSET_NONE, from, AH_OFFSET_NONE, bytes);
     struct ah_stretch part = tile_part(binder, block->group->flat_elements, tile->index);
@@ -393,8 +423,12 @@ int ah_bind_tile(struct ah_binder *binder, const struct ah_graph_item *item)
 {
     struct tile tile = {.binder = binder, .op = &binder->plan->ops[item->op], .index = item->tile};
     tile.block = &binder->addresses->blocks[tile.op->block];
-    uint64_t elements = tile.block->group->trained_elements;
-    tile.part =
-        tile.op->tiles > 1 ? tile_part(binder, elements, item->tile) : (struct ah_stretch){0, elements};
+    const struct ah_stretch own = tile.block->own;
+    tile.part = own;
+    if (tile.op->tiles > 1) {
+        tile.part = tile_part(binder, own.end - own.first, item->tile);
+        tile.part.first += own.first;
+        tile.part.end += own.first;
+    }
     return binds[tile.op->op](&tile);
 }

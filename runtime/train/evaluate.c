@@ -32,19 +32,21 @@ static int submit_extra(struct ah_trainer *t, enum ah_bind_extra extra, uint32_t
     return ah_queue_ops(t, &ops, &waits, moves, NULL, err);
 }
 
-/* Submits the gathers, then the fetches, that are due at this position. */
+/* Submits the gathers of rows, then the fetches, then the gathers from other ranks that are due at this position. */
 static int submit_due(struct ah_trainer *t, uint32_t position, const struct move_indices *moves,
                       struct ah_error *err)
 {
     static const struct {
         enum ah_plan_op_kind kind;
         uint32_t lane;
-    } kinds[] = {{AH_PLAN_GATHER, AH_LANE_HOST}, {AH_PLAN_FETCH, AH_LANE_H2D}};
+    } kinds[] = {
+        {AH_PLAN_GATHER, AH_LANE_HOST}, {AH_PLAN_FETCH, AH_LANE_H2D}, {AH_PLAN_ALL_GATHER, AH_LANE_SUMS}};
     int rc = AH_OK;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (uint32_t item = t->graph.positions; item < t->graph.n_items && !rc; item++) {
             const struct ah_plan_op *op = &t->options.plan->ops[t->graph.items[item].op];
-            if (op->op == kinds[k].kind && op->due_before == position)
+            const bool stays = t->options.plan->blocks[op->block].weights == AH_WEIGHTS_DEVICE;
+            if (op->op == kinds[k].kind && op->due_before == position && !stays)
                 rc = submit_now(t, item, kinds[k].lane, moves, err);
         }
     return rc;

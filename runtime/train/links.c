@@ -81,7 +81,20 @@ static int find_training(struct ah_links *links, const struct ah_plan *program, 
             links->gatekeeper = place->owner[block];
     }
     free(trained);
+    if (place->shards)
+        links->gatekeeper = place->ranks - 1;
     return rc;
+}
+
+/* Returns the most bytes of a message between ranks that share states: what one of them sends to one other. */
+static uint64_t most_of_net(const struct ah_plan *program)
+{
+    uint64_t most = sizeof(double);
+    for (size_t i = 0; i < program->n_ops; i++)
+        if (program->ops[i].lane == AH_PLAN_LANE_NET &&
+            program->ops[i].bytes / (ah_plan_shards(program) - 1) > most)
+            most = program->ops[i].bytes / (ah_plan_shards(program) - 1);
+    return most;
 }
 
 /* Requests channels to the stage's neighbours. All messages except words have the same length. */
@@ -98,8 +111,8 @@ static void ask_neighbours(struct ah_links *links, const struct ah_plan *program
                             of_pipeline[c].purpose, of_pipeline[c].sends, most_bytes);
 }
 
-/* Requests channels to the ranks with which this rank adds up gradients. */
-static void ask_sums(struct ah_links *links, struct asking *asking)
+/* Requests channels to the ranks with which this rank adds up gradients or shares states. */
+static void ask_sums(struct ah_links *links, const struct ah_plan *program, struct asking *asking)
 {
     static const struct {
         enum ah_links_purpose purpose;
@@ -110,14 +123,15 @@ static void ask_sums(struct ah_links *links, struct asking *asking)
                                [AH_SUM_TOTAL_IN] = {AH_LINKS_TOTAL, false}};
     const struct ah_trainer_rank *place = links->place;
     const uint64_t piece = place->share_piece ? place->share_piece : AH_SHARE_PIECE;
+    const uint64_t most_bytes = place->shards ? most_of_net(program) : piece * sizeof(float);
     for (uint32_t rank = 0; rank < place->ranks; rank++) {
-        bool shares = false;
+        bool shares = place->shards && rank != place->rank;
         for (size_t s = 0; s < place->n_shares && rank != place->rank; s++)
             shares = shares || (ah_trainer_shares(place, &place->shares[s], place->rank) &&
                                 ah_trainer_shares(place, &place->shares[s], rank));
         for (enum ah_bind_sum sum = 0; sum < AH_SUM_CHANNELS && shares; sum++)
             links->sums[ah_bind_sum_channel(rank, sum) - AH_CHANNELS] =
-                ask_channel(asking, rank, ends[sum].purpose, ends[sum].sends, piece * sizeof(float));
+                ask_channel(asking, rank, ends[sum].purpose, ends[sum].sends, most_bytes);
     }
 }
 
@@ -137,7 +151,7 @@ int ah_links_open(struct ah_links *ret_links, const struct ah_trainer_rank *plac
                  : ah_error_memory(err);
     if (!rc) {
         ask_neighbours(&links, program, &asking);
-        ask_sums(&links, &asking);
+        ask_sums(&links, program, &asking);
         ask_pairs(place, &asking, 0, NULL, AH_LINKS_UP, AH_LINKS_PIECE_BYTES, links.other);
         ask_pairs(place, &asking, links.gatekeeper, links.trains, AH_LINKS_GATE_UP,
                   ah_model_blocks(&program->model) * sizeof(double), links.gate);

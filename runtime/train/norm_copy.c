@@ -5,7 +5,8 @@
  * the copy is submitted earlier in that lane. Its place is before the first item that starts, on the virtual clock,
  * after compute has made everything to sum.
  *
- *   1. The copy waits only for compute; the norm itself waits for the squares that the host sums.
+ *   1. The copy waits for compute, and for scatters if ranks share states; the norm itself waits for the squares that
+ *      the host sums.
  *   2. The copy never blocks: if no lane can continue before the copy, it is submitted at the norm's turn.
  */
 #include "runtime/train/trainer_internal.h"

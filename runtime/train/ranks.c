@@ -53,7 +53,8 @@ int ah_ranks_meet(struct ah_trainer *t, struct ah_error *err)
     ranks->piece = malloc(AH_LINKS_PIECE_BYTES);
     ranks->together = calloc((size_t)ranks->options->ranks * AH_SUM_CHANNELS, sizeof *ranks->together);
     ranks->losses = calloc(ah_ranks_step_micro_batches(t), sizeof *ranks->losses);
-    if (!ranks->piece || !ranks->together || !ranks->losses)
+    ranks->arrived = calloc(ah_ranks_step_micro_batches(t), sizeof *ranks->arrived);
+    if (!ranks->piece || !ranks->together || !ranks->losses || !ranks->arrived)
         return ah_error_memory(err);
     ranks->links = ranks->options->links;
     if (ranks->links)
@@ -70,6 +71,7 @@ void ah_ranks_release(struct ah_trainer *t)
     free(t->ranks.piece);
     free(t->ranks.together);
     free(t->ranks.losses);
+    free(t->ranks.arrived);
 }
 
 /* ---- a world of turns ---- */
@@ -183,12 +185,15 @@ uint64_t ah_ranks_step_micro_batches(const struct ah_trainer *t)
     return ah_ranks_step_batch(t) / (training->batch / training->micro_batches);
 }
 
-uint64_t ah_ranks_first_row(const struct ah_trainer *t)
+uint64_t ah_ranks_micro_batch(const struct ah_trainer *t, uint32_t rank, uint64_t m)
 {
-    const struct ah_trainer_rank *rank = t->options.rank;
-    const struct ah_plan_training *training = &t->options.plan->training;
-    return rank ? rank->stages[rank->rank].first_micro_batch * (training->batch / training->micro_batches)
-                : 0;
+    const struct ah_trainer_rank *place = t->options.rank;
+    return place ? place->stages[rank].first_micro_batch + m * (place->shards ? place->ranks : 1) : m;
+}
+
+uint64_t ah_ranks_shard(const struct ah_trainer *t)
+{
+    return t->options.rank && t->options.rank->shards ? t->options.rank->rank : 0;
 }
 
 /* ---- messages through one rank ---- */
@@ -199,12 +204,13 @@ static int move_bytes(const struct ah_trainer *t, uint32_t channel, void *data, 
     return ah_links_move(t->ranks.links, channel, data, bytes, err);
 }
 
-/* Runs the gate at the gatekeeper: gets sums of blocks from their owners, and sends all sums to all training ranks. */
+/* Runs the gate at the gatekeeper: gets sums of blocks from their owners, and sends all sums to all training ranks. If
+ * ranks share states, the last rank keeps the gate and has all sums already (bind_net.c). */
 static int keep_gate(struct ah_trainer *t, double *sums, uint64_t blocks, struct ah_error *err)
 {
     const struct ah_trainer_rank *options = t->options.rank;
     int rc = AH_OK;
-    for (uint64_t block = 0, end; block < blocks && !rc; block = end) {
+    for (uint64_t block = 0, end; block < blocks && !options->shards && !rc; block = end) {
         const uint32_t owner = options->owner[block];
         for (end = block; end < blocks && options->owner[end] == owner;)
             end++;
@@ -227,9 +233,10 @@ int ah_ranks_gate(void *context, struct ah_error *err)
     const uint64_t blocks = ah_model_blocks(t->job.model), first = t->job.part.first_block;
     if (place->rank == t->ranks.links->gatekeeper)
         return keep_gate(t, sums, blocks, err);
-    int rc = place->owner[first] == place->rank ? move_bytes(t, t->ranks.links->gate[0].up, sums + first,
-                                                             t->job.n_blocks * sizeof *sums, err)
-                                                : AH_OK;
+    int rc =
+        place->owner[first] == place->rank && !place->shards
+            ? move_bytes(t, t->ranks.links->gate[0].up, sums + first, t->job.n_blocks * sizeof *sums, err)
+            : AH_OK;
     return rc ? rc : move_bytes(t, t->ranks.links->gate[0].down, sums, blocks * sizeof *sums, err);
 }
 
@@ -251,12 +258,14 @@ int ah_ranks_gather(struct ah_trainer *t, int64_t step, double *grad_norm, struc
     int rc = AH_OK;
     for (uint32_t rank = 0; rank < place->ranks && !rc; rank++) {
         const struct ah_trainer_stage *stage = &place->stages[rank];
-        double *losses = t->ranks.losses + stage->first_micro_batch;
+        double *losses = t->ranks.arrived;
         if (stage->first_block + stage->blocks < blocks)
             continue;
         if (rank == place->rank)
             memcpy(losses, own, stage->micro_batches * sizeof *losses);
         rc = bring_numbers(t, rank, losses, stage->micro_batches, err);
+        for (uint64_t m = 0; m < stage->micro_batches; m++)
+            t->ranks.losses[ah_ranks_micro_batch(t, rank, m)] = losses[m];
     }
     return rc ? rc : bring_numbers(t, t->ranks.links->gatekeeper, grad_norm, 1, err);
 }
@@ -282,10 +291,9 @@ static int order_piece(struct ah_trainer *t, uint32_t rank, enum ranks_order_kin
     return move_bytes(t, t->ranks.links->other[rank].down, &order, sizeof order, err);
 }
 
-int ah_ranks_read_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
+int ah_ranks_read_piece(struct ah_trainer *t, uint32_t owner, enum ah_trainer_vector vector,
                         const struct ah_weights_piece *piece, float *ret_values, struct ah_error *err)
 {
-    const uint32_t owner = t->options.rank->owner[piece->block];
     int rc = order_piece(t, owner, RANKS_READ, vector, piece, err);
     rc = rc ? rc
             : move_bytes(t, t->ranks.links->other[owner].up, ret_values, piece->n * sizeof *ret_values, err);

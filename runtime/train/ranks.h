@@ -52,7 +52,8 @@ struct ranks {
 
     struct ah_comm_moved *together; /* owned: messages of the lane `sums` that will move with the next one */
     size_t n_together;
-    double *losses; /* owned: losses of a step's micro-batches; at rank 0, those of all pipelines */
+    double *losses;  /* owned: losses of a step's micro-batches; at rank 0, those of all pipelines */
+    double *arrived; /* owned: losses of one rank */
 
     float *piece;           /* owned; NULL at rank 0: values read or written on its order */
     struct beats *beats;    /* owned; NULL: nobody watches (beats.c) */
@@ -88,10 +89,16 @@ static inline bool ah_ranks_leads(const struct ranks *ranks)
     return ranks->options && !ranks->options->rank;
 }
 
-/* Return sequences and micro-batches of a step over all pipelines, and the first sequence of this pipeline. */
+/* Return sequences and micro-batches of a step over all pipelines. */
 uint64_t ah_ranks_step_batch(const struct ah_trainer *t);
 uint64_t ah_ranks_step_micro_batches(const struct ah_trainer *t);
-uint64_t ah_ranks_first_row(const struct ah_trainer *t);
+
+/* Returns the number, in the step of all pipelines, of a rank's m-th micro-batch. If ranks share states, the last one
+ * may be beyond the step: then another one is computed for nothing. */
+uint64_t ah_ranks_micro_batch(const struct ah_trainer *t, uint32_t rank, uint64_t m);
+
+/* Returns the number of this rank among those that share states; 0 if none do. */
+uint64_t ah_ranks_shard(const struct ah_trainer *t);
 
 /* Called by ops; `context` is the trainer. */
 int ah_ranks_move(void *context, const struct ah_op_moved *moved, struct ah_error *err);
@@ -126,7 +133,7 @@ struct ranks_order {
 };
 int ah_ranks_order(struct ah_trainer *t, const struct ranks_order *order, struct ah_error *err);
 /* Order the owner of the piece to read, or every other rank that holds the piece to write, and move the values. */
-int ah_ranks_read_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
+int ah_ranks_read_piece(struct ah_trainer *t, uint32_t owner, enum ah_trainer_vector vector,
                         const struct ah_weights_piece *piece, float *ret_values, struct ah_error *err);
 int ah_ranks_write_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
                          const struct ah_weights_piece *piece, const float *values, struct ah_error *err);

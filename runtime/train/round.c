@@ -49,6 +49,8 @@ static bool collect_waits_of(const struct ah_trainer *t, uint32_t item, int64_t 
         if (state->step[slot] != of)
             return false;
         waits_add(waits, state->lane[slot], state->ticket[slot]);
+        if (t->passed_on)
+            waits_merge(waits, &t->passed_on[slot * t->graph.n_items + from]);
     }
     return true;
 }
@@ -60,7 +62,7 @@ static bool collect_waits(const struct ah_trainer *t, uint32_t item, int64_t ste
 
 bool ah_round_computed(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits)
 {
-    return collect_waits_of(t, item, step, 1u << AH_PLAN_LANE_COMPUTE, waits);
+    return collect_waits_of(t, item, step, 1u << AH_PLAN_LANE_COMPUTE | 1u << AH_PLAN_LANE_NET, waits);
 }
 
 static bool collect_slots(const struct ah_trainer *t, uint32_t item, struct waits *waits)
@@ -177,14 +179,9 @@ static bool reads_header(const struct ah_trainer *t, const struct ah_plan_op *op
 /* Returns the device lane of an item. Sends are in the order of compute, but have a separate lane. */
 static uint32_t lane_of(const struct ah_trainer *t, uint32_t item)
 {
-    static const uint32_t lanes[] = {[AH_PLAN_LANE_COMPUTE] = AH_LANE_COMPUTE,
-                                     [AH_PLAN_LANE_H2D] = AH_LANE_H2D,
-                                     [AH_PLAN_LANE_D2H] = AH_LANE_D2H,
-                                     [AH_PLAN_LANE_HOST] = AH_LANE_HOST,
-                                     [AH_PLAN_LANE_NET] = AH_LANE_SUMS};
     const enum ah_plan_op_kind kind = op_of(t, item)->op;
     const bool sends = kind == AH_PLAN_SEND_OUTPUT || kind == AH_PLAN_SEND_INPUT_GRADIENT;
-    return sends ? AH_LANE_SEND : lanes[t->graph.items[item].lane];
+    return sends ? (uint32_t)AH_LANE_SEND : ah_trainer_lane((enum ah_plan_lane)t->graph.items[item].lane);
 }
 
 /* ---- messages ---- */
@@ -431,6 +428,18 @@ void ah_round_count(struct ah_trainer *t, int64_t round)
     t->counted = &t->staged[(uint64_t)(round < 0 ? 0 : round) % AH_STEPS_STAGED];
 }
 
+/* Passes the waits of an item without ops on to the items that wait for it, and to the next item of its lane. A rank
+ * may have no part of a block, but memory that others use may depend on the item. */
+static void pass_on(struct ah_trainer *t, uint32_t item, int64_t step, bool out, const struct waits *waits)
+{
+    struct waits *passed = &t->passed_on[(uint64_t)step % STEPS_MARKED * t->graph.n_items + item];
+    struct waits *carried = &t->carried[t->graph.items[item].lane];
+    const bool empty = !out && t->bound.first[item] == t->bound.first[item + 1];
+    *passed = empty ? *waits : (struct waits){{0}};
+    if (!out)
+        *carried = *passed;
+}
+
 /* Submits the next item of a lane if it is ready. Sets `ret_done` to whether it was. */
 static int advance_lane(struct ah_trainer *t, size_t lane, int64_t round, enum round_part part,
                         bool *ret_done, struct ah_error *err)
@@ -452,10 +461,13 @@ static int advance_lane(struct ah_trainer *t, size_t lane, int64_t round, enum r
     /* If a compute op is left out, items that wait for it wait for the ops before it, which still use the memory. */
     ticket = lane == AH_PLAN_LANE_COMPUTE ? t->queue.last[AH_LANE_COMPUTE] : 0;
     const uint32_t of_ticket = out && lane == AH_PLAN_LANE_COMPUTE ? AH_LANE_COMPUTE : lane_of(t, item);
+    waits_merge(&waits, &t->carried[lane]);
     int rc = out ? AH_OK : submit_item(t, item, step, &waits, &ticket, err);
     if (rc)
         return rc;
     mark_item(t, item, step, of_ticket, ticket);
+    if (t->passed_on)
+        pass_on(t, item, step, out, &waits);
     return out ? AH_OK : after_item(t, item, step, ticket, err);
 }
 
@@ -499,6 +511,9 @@ void ah_round_reset(struct ah_trainer *t)
         for (uint32_t slot = 0; slot < ring->slots; slot++)
             ring->free[slot] = (struct ring_slot){.slot = slot};
     }
+    if (t->passed_on)
+        memset(t->passed_on, 0, STEPS_MARKED * t->graph.n_items * sizeof *t->passed_on);
+    memset(t->carried, 0, sizeof t->carried);
     t->slots[0] = t->slots[1] = (struct data_slot){.step = STEP_NONE};
     t->last_slot = 0;
     t->filled = STEP_NONE;

@@ -70,20 +70,37 @@ static int fill_micro_batch(struct ah_trainer *t, struct ah_batches *batches, ui
     return rc;
 }
 
-/* Stages a batch. Other pipelines' micro-batches are only counted, in a slot that is overwritten afterwards. */
+static uint64_t own_micro_batch(const struct ah_trainer *t, uint64_t m)
+{
+    return ah_ranks_micro_batch(t, t->options.rank ? t->options.rank->rank : 0, m);
+}
+
+/* True if this rank computes micro-batch `j` of the step. */
+static bool computes(const struct ah_trainer *t, uint64_t j)
+{
+    uint64_t m = 0;
+    while (m < t->job.training.micro_batches && own_micro_batch(t, m) != j)
+        m++;
+    return m < t->job.training.micro_batches;
+}
+
+/* Stages a batch. Other pipelines' micro-batches are only counted, in a slot that is overwritten afterwards. A rank
+ * that has one micro-batch less than its plan computes the step's first one in its place. */
 int ah_run_stage(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
                  uint64_t *ret_bearing, struct ah_error *err)
 {
-    const uint64_t words = t->job.tokens * sizeof(uint32_t), first = ah_ranks_first_row(t);
+    const uint64_t words = t->job.tokens * sizeof(uint32_t), n = ah_ranks_step_micro_batches(t);
     const uint64_t rows = t->job.training.batch / t->job.training.micro_batches;
-    uint64_t bearing = 0;
+    uint64_t bearing = 0, ignored = 0;
     int rc = AH_OK;
-    for (uint64_t row = 0; row < ah_ranks_step_batch(t) && !rc; row += rows)
-        if (row < first || row >= first + t->job.training.batch)
-            rc = fill_micro_batch(t, batches, cursor + row, step, 0, &bearing, err);
+    for (uint64_t j = 0; j < n && !rc; j++)
+        if (!computes(t, j))
+            rc = fill_micro_batch(t, batches, cursor + j * rows, step, 0, &bearing, err);
     for (uint64_t m = 0; m < t->job.training.micro_batches && !rc; m++) {
         uint32_t *counted = staged_array(t, step, m, 4 * words);
-        rc = fill_micro_batch(t, batches, cursor + first + m * rows, step, m, &bearing, err);
+        const uint64_t j = own_micro_batch(t, m);
+        rc = fill_micro_batch(t, batches, cursor + (j < n ? j : 0) * rows, step, m,
+                              j < n ? &bearing : &ignored, err);
         for (uint64_t row = 0; row < t->job.tokens; row++)
             counted[row] = (uint32_t)row;
     }

@@ -6,6 +6,7 @@
 #include "runtime/train/trainer_internal.h"
 
 #include "base/bf16.h"
+#include "runtime/train/shards.h"
 
 #include <string.h>
 
@@ -106,8 +107,20 @@ static struct ah_ref ref_in(const struct ah_vector *vector, const struct ah_flat
                             uint64_t first)
 {
     struct ah_ref ref = vector->ref;
-    ref.offset_bytes +=
-        ((vector->full ? tensor->first : tensor->trained_first) + first) * ah_dtype_bytes(ref.dtype);
+    const uint64_t element = (vector->full ? tensor->first : tensor->trained_first) + first;
+    ref.offset_bytes += (element - vector->base) * ah_dtype_bytes(ref.dtype);
+    return ref;
+}
+
+/* Returns where this rank's part of a block's weights has an element of a frozen tensor. */
+static struct ah_ref frozen_in_part(const struct ah_trainer *t, const struct ah_addresses_block *block,
+                                    size_t tensor, uint64_t first)
+{
+    const uint64_t frozen = block->flat.elements - block->flat.trained_elements;
+    const struct ah_stretch own = ah_flat_shard(frozen, ah_job_shards(&t->job), t->addresses.shard);
+    const uint64_t at = ah_shards_frozen_first(&block->flat, tensor) + first - own.first;
+    struct ah_ref ref = block->weights.ref;
+    ref.offset_bytes += (block->group->own_trained_elements + at) * ah_dtype_bytes(ref.dtype);
     return ref;
 }
 
@@ -132,6 +145,50 @@ static bool has_master(const struct ah_addresses_block *block, const struct ah_f
     return tensor->trained && block->master.ref.arena != AH_ARENA_NONE;
 }
 
+/* True if only one of several ranks has each element of the tensor: of a trained tensor, or of weights in parts. */
+static bool is_in_parts(const struct ah_trainer *t, const struct ah_addresses_block *block,
+                        const struct ah_flat_tensor *tensor)
+{
+    return ah_job_shards(&t->job) > 1 && (tensor->trained || block->plan->weights != AH_WEIGHTS_DEVICE);
+}
+
+/* Reads a piece that this rank has. */
+static int read_here(struct ah_trainer *t, const struct ah_addresses_block *block,
+                     enum ah_trainer_vector vector, const struct ah_weights_piece *piece, float *ret_values,
+                     struct ah_error *err)
+{
+    const struct ah_flat_tensor *tensor = &block->flat.tensors[piece->tensor];
+    if (!tensor->trained && is_in_parts(t, block, tensor))
+        return read_numbers(t, frozen_in_part(t, block, piece->tensor, piece->first), piece->n, ret_values,
+                            err);
+    const struct ah_vector *from = has_master(block, tensor) ? &block->master : &block->weights;
+    if (vector != AH_TRAINER_WEIGHTS)
+        from = moments(block, vector);
+    return read_numbers(t, ref_in(from, tensor, piece->first), piece->n, ret_values, err);
+}
+
+/* Reads at rank 0, from each rank that shares states, the elements of a piece that it keeps. */
+static int read_parts(struct ah_trainer *t, const struct ah_addresses_block *block,
+                      enum ah_trainer_vector vector, const struct ah_weights_piece *piece, float *ret_values,
+                      struct ah_error *err)
+{
+    int rc = AH_OK;
+    for (uint32_t rank = 0; rank < t->options.rank->ranks && !rc; rank++) {
+        const struct ah_stretch some = ah_shards_of_tensor(
+            &block->flat, piece->tensor, ah_job_shards(&t->job), rank, piece->first, piece->n);
+        struct ah_weights_piece part = *piece;
+        if (some.end <= some.first)
+            continue;
+        part.first = some.first;
+        part.element += some.first - piece->first;
+        part.n = some.end - some.first;
+        float *values = ret_values + (some.first - piece->first);
+        rc = rank ? ah_ranks_read_piece(t, rank, vector, &part, values, err)
+                  : read_here(t, block, vector, &part, values, err);
+    }
+    return rc;
+}
+
 int ah_trainer_read(struct ah_trainer *t, enum ah_trainer_vector vector, const struct ah_weights_piece *piece,
                     float *ret_values, struct ah_error *err)
 {
@@ -142,11 +199,10 @@ int ah_trainer_read(struct ah_trainer *t, enum ah_trainer_vector vector, const s
         return AH_OK;
     }
     if (!block)
-        return ah_ranks_read_piece(t, vector, piece, ret_values, err);
-    const struct ah_vector *from = has_master(block, tensor) ? &block->master : &block->weights;
-    if (vector != AH_TRAINER_WEIGHTS)
-        from = moments(block, vector);
-    return read_numbers(t, ref_in(from, tensor, piece->first), piece->n, ret_values, err);
+        return ah_ranks_read_piece(t, t->options.rank->owner[piece->block], vector, piece, ret_values, err);
+    return is_in_parts(t, block, tensor) && ah_ranks_leads(&t->ranks)
+               ? read_parts(t, block, vector, piece, ret_values, err)
+               : read_here(t, block, vector, piece, ret_values, err);
 }
 
 static int store_piece(struct ah_trainer *t, const struct ah_vector *vector,
@@ -168,10 +224,28 @@ static int write_block(struct ah_trainer *t, enum ah_trainer_vector vector,
                        const struct ah_addresses_block *block, const struct ah_flat_tensor *tensor,
                        const struct ah_weights_piece *piece, const float *values, struct ah_error *err)
 {
+    const size_t index = (size_t)(tensor - block->flat.tensors);
+    const bool in_parts = is_in_parts(t, block, tensor);
+    struct ah_weights_piece own = *piece;
+    if (in_parts) {
+        const struct ah_stretch some = ah_shards_of_tensor(&block->flat, index, ah_job_shards(&t->job),
+                                                           t->addresses.shard, piece->first, piece->n);
+        own.first = some.first;
+        own.n = some.end - some.first;
+    }
+    const float *own_values = own.n ? values + (own.first - piece->first) : values;
     if (vector != AH_TRAINER_WEIGHTS)
-        return store_piece(t, moments(block, vector), tensor, piece, values, err);
-    int rc = has_master(block, tensor) ? store_piece(t, &block->master, tensor, piece, values, err) : AH_OK;
-    return rc ? rc : store_piece(t, &block->weights, tensor, piece, values, err);
+        return own.n ? store_piece(t, moments(block, vector), tensor, &own, own_values, err) : AH_OK;
+    int rc = has_master(block, tensor) && own.n
+                 ? store_piece(t, &block->master, tensor, &own, own_values, err)
+                 : AH_OK;
+    if (rc || !in_parts || block->plan->weights == AH_WEIGHTS_DEVICE)
+        return rc ? rc : store_piece(t, &block->weights, tensor, piece, values, err);
+    if (!own.n)
+        return AH_OK;
+    return tensor->trained
+               ? store_piece(t, &block->weights, tensor, &own, own_values, err)
+               : write_numbers(t, frozen_in_part(t, block, index, own.first), own.n, own_values, err);
 }
 
 bool ah_state_wants(const struct ah_trainer *t, uint64_t block)
@@ -189,7 +263,8 @@ int ah_state_write(struct ah_trainer *t, enum ah_trainer_vector vector, const st
         if (vector != AH_TRAINER_WEIGHTS && !tensor->trained)
             return ah_error_set(err, AH_E_USAGE, "tensor '%s' of block %llu is frozen and has no moments",
                                 tensor->tensor.name, (unsigned long long)piece->block);
-        rc = block ? write_block(t, vector, block, tensor, piece, values, err) : AH_OK;
+        rc = block ? write_block(t, vector, block, &block->flat.tensors[piece->tensor], piece, values, err)
+                   : AH_OK;
     }
     if (!rc && head)
         rc = write_block(t, vector, head, &head->flat.tensors[head->flat.n - 1], piece, values, err);

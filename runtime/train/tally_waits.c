@@ -198,6 +198,11 @@ static bool is_gate(const struct tally_waits *waits, uint32_t item)
     return waits->others.any && waits->plan->ops[waits->graph.items[item].op].op == AH_PLAN_NORM;
 }
 
+static size_t lane_of(const struct tally_waits *waits, uint32_t item)
+{
+    return ah_trainer_lane((enum ah_plan_lane)waits->graph.items[item].lane);
+}
+
 static void blame(const struct tally_waits *waits, uint32_t item, const struct tally_done *done,
                   double us[TALLY_WAITS])
 {
@@ -221,7 +226,7 @@ static void blame(const struct tally_waits *waits, uint32_t item, const struct t
         item = cause.item;
         done = ah_tally_waits_done(waits, item, cause.iteration);
         to_ns = is_gate(waits, item) ? ah_tally_waits_charge(us, TALLY_GATE, from_ns, done->start_ns, to_ns)
-                                     : ah_tally_waits_charge(us, waits->graph.items[item].lane, from_ns,
+                                     : ah_tally_waits_charge(us, lane_of(waits, item), from_ns,
                                                              waited_for(waits, item, done).end_ns, to_ns);
     }
 }

@@ -382,7 +382,8 @@ int ah_together_obey(struct ah_trainer *t, const struct ranks_order *order, stru
 
 static bool may(const struct ah_trainer *t)
 {
-    return ah_ranks_leads(&t->ranks) && t->options.rank->ranks > 1 && !t->options.rank->saves_alone;
+    return ah_ranks_leads(&t->ranks) && t->options.rank->ranks > 1 && !t->options.rank->saves_alone &&
+           !t->options.rank->shards;
 }
 
 const struct ah_checkpoint_together *ah_together_saving(const struct ah_trainer *t)

@@ -20,12 +20,13 @@ static int check_part(const struct ah_trainer *t, struct ah_error *err)
     if (!part && rank)
         return ah_error_set(err, AH_E_USAGE, "rank %" PRIu32 " of %" PRIu32 " has a plan for the whole model",
                             rank->rank, rank->ranks);
-    if (part && part->shards)
-        return ah_error_set(err, AH_E_UNSUPPORTED,
-                            "the plan is for %" PRIu64 " ranks that share states, which cannot run yet",
-                            part->shards);
     if (!part || rank)
         return AH_OK;
+    if (part->shards)
+        return ah_error_set(err, AH_E_UNSUPPORTED,
+                            "the plan is that of one of %" PRIu64 " ranks that share states; run the cluster "
+                            "plan that it belongs to",
+                            part->shards);
     return ah_error_set(err, AH_E_UNSUPPORTED,
                         "the plan is the part of one rank, stage %" PRIu64 " of %" PRIu64 " of a pipeline; "
                         "run the cluster plan that it belongs to",
@@ -64,7 +65,7 @@ static int bind_plan(struct ah_trainer *t, struct ah_error *err)
     if (!rc)
         rc = ah_ranks_read(t, err);
     if (!rc)
-        rc = ah_addresses_init(&t->addresses, plan, &t->job, &t->arena, err);
+        rc = ah_addresses_init(&t->addresses, plan, &t->job, ah_ranks_shard(t), &t->arena, err);
     if (!rc)
         rc = ah_graph_read(plan, &t->arena, &t->graph, err);
     if (!rc)
@@ -133,6 +134,11 @@ static int take_memory(struct ah_trainer *t, struct ah_error *err)
     t->next_data = ah_arena_array(&t->arena, t->graph.positions, sizeof *t->next_data);
     if (!t->items || !t->next_data)
         return ah_error_memory(err);
+    if (ah_job_shards(&t->job) > 1) {
+        t->passed_on = ah_arena_array(&t->arena, STEPS_MARKED * t->graph.n_items, sizeof *t->passed_on);
+        if (!t->passed_on)
+            return ah_error_memory(err);
+    }
     for (int i = 0; i < AH_GRAPH_RINGS; i++) {
         t->rings[i].slots = t->graph.slots[i];
         t->rings[i].free = ah_arena_array(&t->arena, t->rings[i].slots + 1, sizeof *t->rings[i].free);

@@ -74,6 +74,9 @@ struct ah_trainer_rank {
     const struct ah_trainer_share *shares; /* in the order of their sums */
     size_t n_shares;
     uint32_t pipelines;
+    /* True if the ranks share all states (docs/planning.md, "Shards"). Each is a pipeline of one stage, and rank r
+     * computes micro-batches r, r + ranks, ... of a step. */
+    bool shards;
     uint64_t share_piece;     /* number of elements added up at a time; 0: AH_SHARE_PIECE */
     uint64_t step_batch;      /* number of sequences in a step, over all pipelines */
     const char *const *hosts; /* (optional) host names by rank; "" while unknown */
@@ -184,6 +187,12 @@ struct ah_observer {
      * the plan has several primitive ops, and some of these may share a record (ah_trainer_time_ops()). */
     void (*op)(void *context, const struct ah_op_record *record);
 };
+
+/* Returns the device's lane for ops of a plan's lane, except sends, which have a lane of their own. */
+static inline uint32_t ah_trainer_lane(enum ah_plan_lane lane)
+{
+    return lane == AH_PLAN_LANE_NET ? (uint32_t)AH_LANE_SUMS : (uint32_t)lane;
+}
 
 struct ah_trainer_facts {
     uint64_t steps;                         /* number of steps done, earlier runs included */

@@ -29,6 +29,21 @@
 
 enum { QUEUE_OPS = 64, SPANS_READ = 256, STEP_NONE = -1, WAITS_EACH = AH_DEVICE_LANES_ALL, STEPS_MARKED = 4 };
 
+/* An op's waits, by lane the latest ticket. A wait costs nothing if it is over or on the op's own lane. */
+struct waits {
+    uint64_t ticket[AH_DEVICE_LANES_ALL]; /* 0: none */
+};
+static inline void waits_add(struct waits *waits, uint32_t lane, uint64_t ticket)
+{
+    if (ticket > waits->ticket[lane])
+        waits->ticket[lane] = ticket;
+}
+static inline void waits_merge(struct waits *waits, const struct waits *others)
+{
+    for (uint32_t lane = 0; lane < AH_DEVICE_LANES_ALL; lane++)
+        waits_add(waits, lane, others->ticket[lane]);
+}
+
 /* A slot for data on the device. In each run, steps count from 0, and slots are empty at the beginning. */
 struct data_slot {
     int64_t step; /* STEP_NONE: empty */
@@ -121,6 +136,9 @@ struct ah_trainer {
 
     struct queue queue;
     struct item_state *items;
+    /* if ranks share states: by step % STEPS_MARKED and item, what an item without ops waits for; else NULL */
+    struct waits *passed_on;
+    struct waits carried[AH_PLAN_LANES]; /* by lane: what its latest items without ops wait for */
     uint32_t *next_data; /* by position: the next one that reads another micro-batch; `positions`: none */
     struct ring rings[AH_GRAPH_RINGS];
     struct data_slot slots[2];
@@ -149,16 +167,7 @@ struct move_indices {
     uint64_t of[AH_OFFSET_TERMS];
 };
 
-/* queue.c. An op's waits, by lane the latest ticket. A wait costs nothing if it is over or on the op's own lane. */
-struct waits {
-    uint64_t ticket[AH_DEVICE_LANES_ALL]; /* 0: none */
-};
-static inline void waits_add(struct waits *waits, uint32_t lane, uint64_t ticket)
-{
-    if (ticket > waits->ticket[lane])
-        waits->ticket[lane] = ticket;
-}
-
+/* queue.c */
 /* Queues bound ops [first, end) on a lane. The first op gets these waits. `ret_ticket` (optional) is the ticket of the
  * last op or, without ops, the lane's last ticket. `learn`: includes ops that only training needs. */
 struct ops_of_item {
@@ -184,7 +193,7 @@ bool ah_round_leaves_out(const struct ah_trainer *t, uint32_t item, enum round_p
 
 /* Makes bytes submitted from now on count for this round. Bytes before the first round count for the first. */
 void ah_round_count(struct ah_trainer *t, int64_t round);
-/* True if all items of the compute lane on which `item` depends are submitted. Adds waits for them. */
+/* True if all items of the lanes compute and net on which `item` depends are submitted. Adds waits for them. */
 bool ah_round_computed(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits);
 void ah_round_reset(struct ah_trainer *t);
 int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, struct ah_error *err);

@@ -80,8 +80,6 @@ static int check_tied(const struct ah_cluster_plan *plan, struct ah_error *err)
 
 static int check_plan(const struct ah_cluster_plan *plan, struct ah_error *err)
 {
-    if (plan->sharding)
-        return refuse_plan(err, "states that GPUs share", "without '--gpus'");
     if (!plan->n_programs)
         return ah_error_set(err, AH_E_DOCUMENT, "the plan has no programs of ranks; plan again");
     int rc = check_pipelines(plan, err);
@@ -115,7 +113,7 @@ static int check_program(const struct building *b, const struct ah_plan *program
     const uint64_t step_micro_batches = program->part ? program->part->step_micro_batches : 0;
     bool updates = false;
     const bool several = b->plan->n_pipelines > 1;
-    if (!several && !splits_table(b->plan))
+    if (b->plan->sharding || (!several && !splits_table(b->plan)))
         return AH_OK;
     if (several && step_micro_batches != b->plan->training.micro_batches)
         return ah_error_set(b->err, AH_E_DOCUMENT,
@@ -174,6 +172,7 @@ static int place_stage(struct building *b, size_t p, size_t i, uint64_t first_mi
         .owner = b->owner,
         .stages = b->stages,
         .pipelines = (uint32_t)plan->n_pipelines,
+        .shards = plan->sharding,
         .step_batch = plan->training.batch};
     b->stages[rank] = (struct ah_trainer_stage){.pipeline = (uint32_t)p,
                                                 .first_block = stage->first_block,
@@ -194,7 +193,7 @@ static int place_pipelines(struct building *b)
     for (size_t p = 0; p < b->plan->n_pipelines && !rc; p++) {
         for (size_t i = 0; i < b->plan->pipelines[p].n_stages && !rc; i++)
             rc = place_stage(b, p, i, first_micro_batch);
-        first_micro_batch += b->plan->pipelines[p].micro_batches;
+        first_micro_batch += b->plan->sharding ? 1 : b->plan->pipelines[p].micro_batches;
     }
     return rc;
 }
@@ -343,7 +342,7 @@ static int build_shares(struct building *b)
         b->world->places[rank].shares = b->shares;
         b->world->places[rank].n_shares = n;
     }
-    return rc || plan->n_pipelines < 2 ? rc : check_covered(b);
+    return rc || plan->n_pipelines < 2 || plan->sharding ? rc : check_covered(b);
 }
 
 /* ---- messages ---- */

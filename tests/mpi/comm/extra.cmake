@@ -28,11 +28,16 @@ ah_test_script(mpi.whole_hosts LABELS mpi comm long COMMAND ${hosts} --whole
 ah_test_script(mpi.saves LABELS mpi comm COMMAND ${DEBIAN_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/saves.py $<TARGET_FILE:autohete>
   ${PROJECT_SOURCE_DIR}/tests/cli/documents/machine-cpu.json ${PROJECT_SOURCE_DIR}/docs/planning.md
   ENVIRONMENT AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:autohete_mpi>)
-# Whole runs: two plans here, a dozen in the third ring.
+# Whole runs: three plans here, thirty in the third ring.
 set(runs ${DEBIAN_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/runs.py $<TARGET_FILE:autohete>
   ${PROJECT_SOURCE_DIR}/tests/cli/documents/machine-cpu.json ${PROJECT_SOURCE_DIR}/docs/planning.md)
 ah_test_script(mpi.runs LABELS mpi comm COMMAND ${runs} ENVIRONMENT AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:autohete_mpi>)
-ah_test_script(mpi.many_runs LABELS mpi comm long COMMAND ${runs} --plans 12 --seed 1
+ah_test_script(mpi.many_runs LABELS mpi comm long COMMAND ${runs} --plans 30 --seed 1
+  ENVIRONMENT AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:autohete_mpi>)
+# Ranks that share states, as threads: four plans here, sixty in the third ring.
+ah_test_script(mpi.threads LABELS mpi comm COMMAND ${runs} --threads --plans 4
+  ENVIRONMENT AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:autohete_mpi>)
+ah_test_script(mpi.many_threads LABELS mpi comm long COMMAND ${runs} --threads --plans 60 --seed 1
   ENVIRONMENT AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:autohete_mpi>)
 # One training through plans for 8, 5, 3, 8 and 1 ranks, disturbed on the way: a chain here, twenty in the third ring.
 set(chains ${DEBIAN_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/chains.py $<TARGET_FILE:autohete>

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Random plans, every other of several pipelines, each run by processes over MPI and by one process with a plan that is made
-`--like` it: losses, norms, weights and states are the same bytes.
+"""Random plans, in turn of one pipeline, of several, and of ranks that share all states. Each is run by processes over
+MPI and by one process with a plan that is made `--like` it: losses, norms, weights and states are the same bytes.
 
-    runs.py AUTOHETE MACHINE TEXT [--plans N] [--seed S]
+    runs.py AUTOHETE MACHINE TEXT [--plans N] [--seed S] [--threads]
 
-About half of the runs are paced. Plans differ in model, pipelines, stages, types, batch, micro-batches, clipping,
-frozen tensors, and in what may be stored on hosts. Exit status 77: there is no MPI.
+With --threads, ranks are threads of one process instead, and all plans share states.
+
+About half of the runs that can be paced are. Plans differ in model, pipelines, stages, types, batch, micro-batches,
+clipping, frozen tensors, and in what may be stored where. Exit status 77: there is no MPI.
 """
 import argparse
 import filecmp
@@ -39,19 +41,31 @@ def model(draw, folder):
         json.dump(config, file)
 
 
-def training(draw):
-    micro_batches = draw.choice((1, 2, 4, 8))
+def training(draw, least):
+    micro_batches = draw.choice([n for n in (1, 2, 4, 8) if n >= least])
     words = ["--batch", "8", "--micro-batches", str(micro_batches), "--seq", draw.choice(("16", "31", "64"))]
     words += draw.choice(([], ["--clip", "none"], ["--clip", "0.5"], ["--clip", "1000"]))
     words += draw.choice(([], [], ["--freeze", "embedding.*"], ["--freeze", "layer.0.*"], ["--freeze", "head.*"]))
     return words + draw.choice((["--dtype", "fp32"], ["--dtype", "bf16"], ["--dtype", "bf16", "--state-dtype", "bf16"]))
 
 
+def shards(draw, autohete, machine, folder):
+    """Does what plans() does, with ranks that share all states."""
+    model(draw, folder)
+    ranks = draw.randint(2, 4)
+    without = draw.choice(([], ["--without", "device-weights"], ["--without", "device-optimizer"]))
+    call(autohete, "plan", "model.json", "--machine", machine, "--gpus", str(ranks), "--fabric",
+         draw.choice(("1GB/s", "20GB/s")), "--effort", "quick", "--device-memory", "64MiB", *training(draw, ranks), *without,
+         "-o", "ranks.json", folder=folder)
+    call(autohete, "plan", "model.json", "--machine", machine, "--like", "ranks.json", "-o", "alone.json", folder=folder)
+    return [1] * ranks
+
+
 def plans(draw, autohete, machine, several, folder):
     """Writes a plan for several processes and one for a single process, with one signature. Returns the number of
     stages of each pipeline; None if the plan does not have one pipeline, or several, as `several` asks."""
     model(draw, folder)
-    ranks, words = draw.randint(2, 4), training(draw)
+    ranks, words = draw.randint(2, 4), training(draw, 1)
     links = ("100Gbit", "10Gbit") if several else ("1Gbit", "100Mbit")
     call(autohete, "cluster", f"{ranks}x{machine}", "--link", draw.choice(links), "-o", "cluster.json", folder=folder)
     without = draw.choice(([], ["--without", "host-weights,host-optimizer,streamed"]))
@@ -92,11 +106,12 @@ def check_seen(ranks, folder):
         sys.exit(f"clocks differ: {trace['otherData']}, messages arrive {min(late)} us after they leave")
 
 
-def compare(draw, autohete, text, ranks, folder):
+def compare(draw, autohete, text, ranks, threads, paces, folder):
     data = ("--data", text, "--data-format", "bytes", "--steps", "3", "--lr", "0.01", "--seed",
             str(draw.randint(0, 1 << 30)))
-    call("mpirun", "-n", str(ranks), autohete, "run", "ranks.json", *data, "--save", "many", "--log", "many.jsonl",
-         "--trace", "many.trace", "--force", *draw.choice(([], ["--pace"])), folder=folder)
+    launch = ("mpirun", "-n", str(ranks)) if not threads else ()
+    call(*launch, autohete, "run", "ranks.json", *(("--local",) if threads else ()), *data, "--save", "many",
+         "--log", "many.jsonl", "--trace", "many.trace", "--force", *draw.choice(([], paces)), folder=folder)
     check_seen(ranks, folder)
     call(autohete, "run", "alone.json", *data, "--save", "one", "--log", "one.jsonl", folder=folder)
     wrong = [name for name in ("model.safetensors", "states.bin")
@@ -112,10 +127,11 @@ def main():
     parser.add_argument("autohete")
     parser.add_argument("machine")
     parser.add_argument("text")
-    parser.add_argument("--plans", type=int, default=2)
+    parser.add_argument("--plans", type=int, default=3)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--threads", action="store_true")
     options = parser.parse_args()
-    if not shutil.which("mpirun"):
+    if not options.threads and not shutil.which("mpirun"):
         print("no mpirun", file=sys.stderr)
         return 77
     os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
@@ -123,17 +139,20 @@ def main():
     draw, done = random.Random(options.seed), 0
     while done < options.plans:
         with tempfile.TemporaryDirectory() as folder:
-            stages = plans(draw, options.autohete, options.machine, done % 2 == 1, folder)
+            share = options.threads or done % 3 == 2
+            stages = (shards(draw, options.autohete, options.machine, folder) if share
+                      else plans(draw, options.autohete, options.machine, done % 3 == 1, folder))
             if not stages:
                 continue
-            wrong = compare(draw, options.autohete, options.text, sum(stages), folder)
+            paces = [] if share else ["--pace"]
+            wrong = compare(draw, options.autohete, options.text, sum(stages), options.threads, paces, folder)
             if wrong:
                 with open(os.path.join(folder, "ranks.json"), encoding="utf-8") as file:
                     training_of = json.load(file)["training"]
                 sys.exit(f"plan {done} of seed {options.seed}, stages {stages}, {training_of}: {wrong} differ")
-            print(f"stages by pipeline: {stages}")
+            print(f"{len(stages)} ranks share states" if share else f"stages by pipeline: {stages}")
             done += 1
-    print(f"{done} plans over MPI: the bytes of one process")
+    print(f"{done} plans {'of threads' if options.threads else 'over MPI'}: the bytes of one process")
     return 0
 
 

@@ -15,6 +15,7 @@
 #define AH_TESTS_PROPERTY_TRAIN_PIPELINE_H
 
 #include "runtime/comm/loop/loop.h"
+#include "schemas/cluster_plan.h"
 #include "tests/golden/train/case.h"
 
 #include <pthread.h>
@@ -85,7 +86,8 @@ static inline void pipeline_plan_stage(struct pipeline_stage *s, uint64_t *turn,
     while (rc == AH_E_FAILED) {
         test_case_knobs(&s->c, seed);
         s->c.choice.knobs.tile_elements = AH_PLAN_TILE_UNIT;
-        s->c.choice.knobs.step_ends |= s->pipeline->pipelines > 1 || ah_job_splits_table(&s->c.job);
+        s->c.choice.knobs.step_ends |=
+            (s->pipeline->pipelines > 1 && !s->c.part.shards) || ah_job_splits_table(&s->c.job);
         rc = ah_schedule_evaluate(&s->schedule, &s->c.choice, &score, &err);
     }
     CHECK_OK(rc, err);
@@ -243,6 +245,32 @@ static inline void pipeline_open(struct pipeline *p, const struct golden *g, uin
         (struct pipeline_place){.part = {.stages = p->n}, .micro_batches = g->c.job.training.micro_batches},
         in_order, turn, seed);
     pipeline_share_table(p, g);
+    pipeline_tell_shares(p);
+}
+
+/* Opens `n` ranks that share all states. All run the plan of rank 0, whose blocks take the next configs. */
+static inline void pipeline_open_shards(struct pipeline *p, const struct golden *g, uint64_t n,
+                                        uint64_t *turn, uint64_t *seed)
+{
+    const uint64_t blocks = ah_model_blocks(&g->c.model), all = g->c.job.training.micro_batches;
+    void (*const chosen)(enum ah_block_kind, const struct ah_config *, bool) = p->chosen;
+    p->n = n;
+    p->pipelines = (uint32_t)n;
+    p->n_shares = 0;
+    for (uint32_t rank = 0; rank < n; rank++) {
+        struct pipeline_stage *s = &p->stages[rank];
+        const struct pipeline_place at = {.part = {.blocks = blocks, .tp = 1, .stages = 1, .shards = n},
+                                          .pipeline = rank,
+                                          .rank = rank,
+                                          .first_micro_batch = rank,
+                                          .micro_batches = (all + n - 1) / n};
+        pipeline_open_stage(p, g, &at, turn, seed);
+        p->chosen = NULL;
+        p->of_rank[rank].micro_batches = ah_cluster_plan_dealt(all, n, rank);
+        s->rank.shards = true;
+        s->options.plan = p->stages[0].document.body.plan;
+    }
+    p->chosen = chosen;
     pipeline_tell_shares(p);
 }
 

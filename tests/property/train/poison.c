@@ -53,7 +53,7 @@ void poison_open(struct poison *poison, const struct ah_model *model, const stru
     poison->latest = UINT64_MAX;
     CHECK_OK(ah_job_init(&poison->job, model, &plan->training, &poison->arena, &err), err);
     CHECK_OK(ah_graph_read(plan, &poison->arena, &poison->graph, &err), err);
-    CHECK_OK(ah_addresses_init(&poison->addresses, plan, &poison->job, &poison->arena, &err), err);
+    CHECK_OK(ah_addresses_init(&poison->addresses, plan, &poison->job, 0, &poison->arena, &err), err);
     poison->units = plan->memory.device_bytes / POISON_UNIT;
     assert_int_equal(plan->memory.device_bytes % POISON_UNIT, 0);
     poison->lives = ah_arena_array(&poison->arena, plan->arena.positions * poison->units, 1);

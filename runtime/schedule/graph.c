@@ -100,9 +100,9 @@ static void fill_item(const struct reading *r, uint32_t op, uint32_t tile)
     uint32_t at = r->items.of_tile[r->items.first_tile[op] + tile];
     struct ah_graph_item *item = &r->graph->items[at];
     bool early = r->items.issue[at] < r->iteration.head;
+    /* An all_gather is for a use or, if weights stay on the device, after their update. */
+    bool gathers = it->op == AH_PLAN_ALL_GATHER;
     bool stays = r->plan->blocks[it->block].weights == AH_WEIGHTS_DEVICE;
-    bool gathers =
-        it->op == AH_PLAN_ALL_GATHER; /* for a use or, if weights are on the device, after their update */
     bool update = it->op == AH_PLAN_DEVICE_ADAM || it->op == AH_PLAN_STATES_OUT || (gathers && stays);
     bool brings = it->op == AH_PLAN_FETCH || it->op == AH_PLAN_GATHER || (gathers && !stays);
     *item = (struct ah_graph_item){.op = op,

@@ -162,11 +162,14 @@ static void put_headline(struct ah_cli *cli, const struct comparison *comparison
         ah_plan_put_what_if(&what_if, plan);
         ah_cli_put_wrapped(cli, &what_if, 0);
     }
-    ah_buffer_printf(&line, "%s%s on %s: ", cli->out_style.bold,
-                     ah_cli_clean(cli, request->planner.model->name),
-                     ah_cli_clean(cli, request->planner.machine->name));
+    ah_buffer_printf(&line, "%s%s on ", cli->out_style.bold, ah_cli_clean(cli, request->planner.model->name));
+    if (request->planner.gpus > 1)
+        ah_buffer_printf(&line, "%" PRIu64 " GPUs of ", request->planner.gpus);
+    ah_buffer_printf(&line, "%s: ", ah_cli_clean(cli, request->planner.machine->name));
     ah_plan_put_batch(&line, training->batch, training->seq);
-    if (request->planner.any_micro_batches)
+    if (request->planner.least_micro_batches)
+        ah_buffer_puts(&line, " in the fewest micro-batches that fit");
+    else if (request->planner.any_micro_batches)
         ah_buffer_puts(&line, " in any micro-batches");
     else if (training->micro_batches > 1)
         ah_buffer_printf(&line, " in %" PRIu64 " micro-batches", training->micro_batches);
@@ -374,6 +377,10 @@ static void print_json(struct ah_cli *cli, const struct comparison *comparison)
     ah_emit_text(&emit, "machine", planner->machine->name);
     if (plan)
         ah_inspect_plan_what_if_json(&emit, plan);
+    if (planner->gpus > 1) {
+        ah_emit_integer(&emit, "gpus", planner->gpus);
+        ah_emit_number(&emit, "fabric_bytes_per_s", planner->fabric_bytes_per_s);
+    }
     ah_emit_integer(&emit, "batch", planner->training.batch);
     ah_emit_integer(&emit, "seq", planner->training.seq);
     ah_emit_text(&emit, "dtype", ah_words_dtype[planner->training.dtype]);
@@ -416,6 +423,9 @@ static int check_options(const struct compare_options *options, struct ah_error 
         if (of_measuring[i].given)
             return ah_error_set(err, AH_E_USAGE, "'--%s' works only with '--measured'; give that, too",
                                 of_measuring[i].name);
+    if (options->request.gpus.given && options->request.gpus.value > 1 && options->measured)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--measured' trains with plans for one GPU; leave it or '--gpus' out");
     if (options->cluster && options->measured)
         return ah_error_set(err, AH_E_USAGE,
                             "'--measured' trains on one machine, not on a cluster; leave '--measured' or "

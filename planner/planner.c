@@ -289,31 +289,33 @@ int ah_planner_plan_gpus(const struct ah_plan_request *request, struct ah_arena 
 
 /* ---- all policies ---- */
 
-static char *describe_plan(const struct ah_plan_request *request, const struct ah_plan *plan,
-                           const struct ah_knobs *knobs, struct ah_arena *arena)
+static char *describe_plan(const struct ah_planning *p, const struct ah_plan *plan)
 {
-    size_t recompute = 0, selective = 0, weights = 0, host = 0, streamed = 0;
-    char text[200];
+    const struct ah_knobs *knobs = &p->winner->evaluator.best.knobs;
+    size_t recompute = 0, selective = 0, weights = 0, gathered = 0, host = 0, streamed = 0;
+    char text[240];
     for (size_t i = 0; i < plan->n_blocks; i++) {
         recompute += plan->blocks[i].activations == AH_ACTIVATIONS_RECOMPUTE;
         selective += plan->blocks[i].activations == AH_ACTIVATIONS_SELECTIVE;
         weights += plan->blocks[i].weights == AH_WEIGHTS_HOST;
+        gathered += plan->blocks[i].weights == AH_WEIGHTS_GATHERED;
         host += plan->blocks[i].optimizer == AH_OPTIMIZER_HOST;
         streamed += plan->blocks[i].optimizer == AH_OPTIMIZER_STREAMED;
     }
     int used = snprintf(text, sizeof text, "recompute %zu", recompute);
     if (selective)
         used += snprintf(text + used, sizeof text - (size_t)used, ", selective %zu", selective);
+    if (gathered)
+        used += snprintf(text + used, sizeof text - (size_t)used, ", gathered weights %zu", gathered);
     used += snprintf(text + used, sizeof text - (size_t)used, ", host weights %zu, host optimizers %zu",
                      weights, host);
     if (streamed)
         used += snprintf(text + used, sizeof text - (size_t)used, ", streamed %zu", streamed);
     used += snprintf(text + used, sizeof text - (size_t)used, "; ahead %" PRIu32 ", behind %" PRIu32,
                      knobs->fetch_ahead, knobs->send_behind);
-    if (request->any_micro_batches)
-        snprintf(text + used, sizeof text - (size_t)used, "; micro-batches %" PRIu64,
-                 plan->training.micro_batches);
-    return ah_arena_strdup(arena, text);
+    if (p->request->any_micro_batches || p->gpus > 1)
+        snprintf(text + used, sizeof text - (size_t)used, "; micro-batches %" PRIu64, p->step.micro_batches);
+    return ah_arena_strdup(p->arena, text);
 }
 
 static void shortage_row(const struct ah_planning *p, struct ah_comparison *row)
@@ -335,7 +337,7 @@ static int fill_row(struct ah_planning *p, const struct ah_plan *plan, struct ah
     row->tokens_per_s = tokens_per_s(&p->step, plan->time.step_us);
     row->device_bytes = plan->memory.device_bytes;
     row->host_bytes = plan->memory.host_bytes;
-    row->setting = describe_plan(p->request, plan, &p->winner->evaluator.best.knobs, p->arena);
+    row->setting = describe_plan(p, plan);
     row->plan = ah_arena_alloc(p->arena, sizeof *row->plan);
     if (!row->setting || !row->plan)
         return ah_error_memory(err);

@@ -123,14 +123,14 @@ struct ah_comparison {
     bool feasible;
     double step_us, tokens_per_s;
     uint64_t micro_batches;
-    uint64_t device_bytes; /* size of the arena */
-    uint64_t host_bytes;
-    struct ah_plan *plan; /* NULL: infeasible; points into arena and the request */
-    const char *setting;  /* text with the knobs of its best setting; in arena */
-    bool proven;          /* infeasible: proven that the policy has no plan; false: none was found */
-    const char *resource; /* infeasible: the memory that is short; static */
-    uint64_t short_bytes; /* infeasible: bytes lacking; 0: unknown */
-    bool at_least;        /* true: every plan lacks short_bytes or more; false: the plans tried do */
+    uint64_t device_bytes; /* size of the arena, of each GPU */
+    uint64_t host_bytes;   /* of each GPU */
+    struct ah_plan *plan;  /* NULL: infeasible; points into arena and the request */
+    const char *setting;   /* text with the knobs of its best setting; in arena */
+    bool proven;           /* infeasible: proven that the policy has no plan; false: none was found */
+    const char *resource;  /* infeasible: the memory that is short; static */
+    uint64_t short_bytes;  /* infeasible: bytes lacking; 0: unknown */
+    bool at_least;         /* true: every plan lacks short_bytes or more; false: the plans tried do */
 };
 
 enum { AH_POLICIES = AH_POLICY_OPTIMAL + 1 };

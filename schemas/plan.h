@@ -63,7 +63,8 @@
 #define AH_TECHNIQUE_WORDS(X)                                                                                \
     X(AH_TECHNIQUE_KEEP, "keep") X(AH_TECHNIQUE_SELECTIVE, "selective")                                      \
     X(AH_TECHNIQUE_RECOMPUTE, "recompute") X(AH_TECHNIQUE_DEVICE_WEIGHTS, "device-weights")                  \
-    X(AH_TECHNIQUE_HOST_WEIGHTS, "host-weights") X(AH_TECHNIQUE_DEVICE_OPTIMIZER, "device-optimizer")        \
+    X(AH_TECHNIQUE_HOST_WEIGHTS, "host-weights") X(AH_TECHNIQUE_GATHERED_WEIGHTS, "gathered-weights")        \
+    X(AH_TECHNIQUE_DEVICE_OPTIMIZER, "device-optimizer")                                                     \
     X(AH_TECHNIQUE_HOST_OPTIMIZER, "host-optimizer") X(AH_TECHNIQUE_STREAMED, "streamed")                    \
     X(AH_TECHNIQUE_BACKWARD_OVERLAP, "backward-overlap")   /* host and streamed updates during backward */   \
     X(AH_TECHNIQUE_ITERATION_OVERLAP, "iteration-overlap") /* work of an iteration during the next */        \

@@ -18,7 +18,7 @@ EXAMPLES = os.path.dirname(HERE)
 EXIT_INFEASIBLE, EXIT_NO_PLAN = 4, 5
 GIB = 1 << 30
 PLACEMENTS = [("recompute", "activations", "recompute"), ("selective", "activations", "selective"),
-              ("host weights", "weights", "host"), ("host optimizer", "optimizer", "host"),
+              ("gathered weights", "weights", "gathered"), ("host weights", "weights", "host"), ("host optimizer", "optimizer", "host"),
               ("streamed", "optimizer", "streamed")]
 
 A100, RTX4090, H200 = "a100-40g-epyc7713", "rtx4090-64g", "h200-16c-128g"
@@ -31,10 +31,14 @@ class Plan:
         self.found = document is not None
         if not self.found:
             return
+        self.micro_batches = document["training"]["micro_batches"]
+        if "programs" in document:  # of equal GPUs, which all run the same
+            self.tokens_per_s = document["predicted"]["tokens_per_s"]
+            document = document["programs"][0]
+        else:
+            self.tokens_per_s = document["tokens_per_s"]
         self.step_s = document["time"]["step_us"] / 1e6
         self.bound_s = document["solver"]["bound_us"] / 1e6
-        self.tokens_per_s = document["tokens_per_s"]
-        self.micro_batches = document["training"]["micro_batches"]
         self.device_bytes = document["memory"]["device_bytes"]
         self.host_bytes = document["memory"]["host_bytes"]
         layers = document["blocks"][1:-1]

@@ -11,6 +11,10 @@
  *   autohete-paper  first r layers recompute; last o optimizers host, then    layers + 1, 2 n + 1
  *                   first p weights host
  *
+ * With several equal GPUs (shards), resident and zero-offload are stages of ZeRO, and have one more number below 2: 0
+ * keeps weights whole on every GPU (stage 2), 1 gathers them for each use (stage 3). Weights that patrickstar and
+ * autohete-paper keep on the device are gathered, too: their papers partition them like stage 3.
+ *
  * All settings of a family are tried if there are at most ALL_BELOW. In a larger family, a number with few values takes
  * all of them, and the others take values on a grid. The best few points are refined in steps, halved down to one. Then
  * all orders are tried with the best numbers, and grid and steps are repeated with the best order. Orders are searched
@@ -40,9 +44,10 @@ size_t ah_policies_sizes(const struct ah_job *job, enum ah_policy policy,
                          uint32_t ret_sizes[AH_PLAN_POLICY_NUMBERS])
 {
     uint32_t n = (uint32_t)job->n_blocks, layers = (uint32_t)layers_of(job);
+    const uint32_t stages = ah_job_shards(job) > 1 ? 2 : 0;
     const uint32_t sizes[][AH_PLAN_POLICY_NUMBERS] = {
-        [AH_POLICY_RESIDENT] = {3},
-        [AH_POLICY_ZERO_OFFLOAD] = {2, n + 1},
+        [AH_POLICY_RESIDENT] = {3, stages},
+        [AH_POLICY_ZERO_OFFLOAD] = {2, n + 1, stages},
         [AH_POLICY_PATRICKSTAR] = {2, n + 1, n + 1},
         [AH_POLICY_STRONGHOLD] = {2, layers + 1, 2},
         [AH_POLICY_STREAM] = {2, 2},
@@ -56,10 +61,11 @@ size_t ah_policies_sizes(const struct ah_job *job, enum ah_policy policy,
     return numbers;
 }
 
-static struct ah_config config_of(enum ah_activations activations, bool host_weights, bool host_optimizer)
+static struct ah_config config_of(enum ah_activations activations, enum ah_weights weights,
+                                  bool host_optimizer)
 {
     return (struct ah_config){.activations = (uint8_t)activations,
-                              .weights = host_weights ? AH_WEIGHTS_HOST : AH_WEIGHTS_DEVICE,
+                              .weights = (uint8_t)weights,
                               .optimizer = host_optimizer ? AH_OPTIMIZER_HOST : AH_OPTIMIZER_DEVICE};
 }
 
@@ -72,23 +78,26 @@ static struct ah_config policy_config(const struct ah_job *job, enum ah_policy p
     bool end = !block || block + 1 == n;
     size_t o = k[1] < n ? k[1] : n;
     bool stays = end || block <= k[1];
+    const bool shares = ah_job_shards(job) > 1;
+    const enum ah_weights parted = shares ? AH_WEIGHTS_GATHERED : AH_WEIGHTS_DEVICE;
+    const enum ah_weights host = AH_WEIGHTS_HOST, device = AH_WEIGHTS_DEVICE;
     switch (policy) {
     case AH_POLICY_RESIDENT:
-        return config_of(k[0], false, false);
+        return config_of(k[0], k[1] ? parted : device, false);
     case AH_POLICY_ZERO_OFFLOAD:
-        return config_of(keep_or_recompute[k[0]], false, block < k[1]);
+        return config_of(keep_or_recompute[k[0]], k[2] ? parted : device, block < k[1]);
     case AH_POLICY_PATRICKSTAR:
-        return config_of(keep_or_recompute[k[0]], block < k[1], block < n - k[2]);
+        return config_of(keep_or_recompute[k[0]], block < k[1] ? host : parted, block < n - k[2]);
     case AH_POLICY_STRONGHOLD:
-        return config_of(keep_or_recompute[k[0]], !stays, !stays || k[2]);
+        return config_of(keep_or_recompute[k[0]], stays ? device : host, !stays || k[2]);
     case AH_POLICY_STREAM:
-        return config_of(keep_or_recompute[1 - k[0]], !(end && k[1]), true);
+        return config_of(keep_or_recompute[1 - k[0]], end && k[1] ? device : host, true);
     case AH_POLICY_AUTOHETE_PAPER:
     case AH_POLICY_OPTIMAL:
         break;
     }
     return config_of(block <= k[0] ? AH_ACTIVATIONS_RECOMPUTE : AH_ACTIVATIONS_KEEP,
-                     k[1] > n && block < k[1] - n, block >= n - o);
+                     k[1] > n && block < k[1] - n ? host : parted, block >= n - o);
 }
 
 /* Returns AH_ACCUMULATOR_HOST if the block may have it with this config; otherwise AH_ACCUMULATOR_DEVICE. */
@@ -134,9 +143,11 @@ struct order {
     uint32_t gradient_tiles, weight_tiles;
 };
 
-static const struct order resident_orders[] = {{0}};
-static const struct order zero_orders[] = {
-    {0, 1, 0, 4}, {0, 0, 0, 4}, {0, 2, 0, 4}, {0, 4, 0, 16}, {0, 2, 0, 16}};
+/* The later orders of these two fetch ahead, which only several GPUs need. */
+static const struct order resident_orders[] = {{0}, {1, 1, 0, 0}, {2, 2, 0, 0}};
+static const struct order zero_orders[] = {{0, 1, 0, 4},  {0, 0, 0, 4},  {0, 2, 0, 4}, {0, 4, 0, 16},
+                                           {0, 2, 0, 16}, {1, 1, 0, 16}, {2, 2, 0, 16}};
+enum { RESIDENT_ALONE = 1, ZERO_ALONE = 5 };
 static const struct order patrick_orders[] = {{0, 0, 0, 1}, {1, 1, 0, 4}};
 static const struct order strong_orders[] = {{2, 2, 0, 8},  {1, 1, 0, 8},  {3, 3, 0, 8},
                                              {4, 4, 0, 8},  {6, 6, 0, 8},  {8, 8, 0, 8},
@@ -147,16 +158,18 @@ static const struct order paper_orders[] = {{2, 2, 0, 8},  {1, 1, 0, 8}, {2, 4, 
                                             {4, 4, 0, 8},  {6, 6, 0, 8}, {8, 8, 0, 8}, {1, 1, 64, 8},
                                             {2, 2, 64, 8}, {4, 8, 64, 8}};
 
-#define ORDERS(list) (list), sizeof(list) / sizeof *(list)
+#define ORDERS(list)           (list), sizeof(list) / sizeof *(list), 0
+#define ORDERS_OF(list, alone) (list), sizeof(list) / sizeof *(list), (alone)
 static const struct rules {
     const struct order *orders;
     size_t n_orders;
+    size_t n_alone; /* of one GPU alone; 0: all */
     bool updates_after_backward, step_ends;
     bool block_major_too;
     bool orders_separate; /* orders are searched separately, since their best numbers differ */
 } rules[] = {
-    [AH_POLICY_RESIDENT] = {ORDERS(resident_orders), true, true, false, false},
-    [AH_POLICY_ZERO_OFFLOAD] = {ORDERS(zero_orders), true, true, false, false},
+    [AH_POLICY_RESIDENT] = {ORDERS_OF(resident_orders, RESIDENT_ALONE), true, true, false, false},
+    [AH_POLICY_ZERO_OFFLOAD] = {ORDERS_OF(zero_orders, ZERO_ALONE), true, true, false, false},
     [AH_POLICY_PATRICKSTAR] = {ORDERS(patrick_orders), true, true, false, true},
     [AH_POLICY_STRONGHOLD] = {ORDERS(strong_orders), false, true, false, false},
     [AH_POLICY_STREAM] = {ORDERS(stream_orders), false, true, true, false},
@@ -174,7 +187,8 @@ bool ah_policies_knobs(const struct ah_job *job, enum ah_policy policy, enum ah_
                        size_t i, struct ah_knobs *ret_knobs)
 {
     const struct rules *rule = &rules[policy];
-    size_t order = i / TILES % rule->n_orders, micro_order = i / TILES / rule->n_orders;
+    const size_t n = rule->n_alone && ah_job_shards(job) == 1 ? rule->n_alone : rule->n_orders;
+    size_t order = i / TILES % n, micro_order = i / TILES / n;
     if (micro_order > (rule->block_major_too && job->training.micro_batches > 1 ? 1 : 0))
         return false;
     struct ah_knobs knobs =

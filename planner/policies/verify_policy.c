@@ -39,6 +39,7 @@ static int make_job(struct family *f, struct ah_arena *arena, struct ah_error *e
     size_t n = plan->n_blocks;
     f->job = (struct ah_job){
         .training = plan->training, .adds_up = ah_plan_adds_up(plan), .n_blocks = n, .n_groups = n};
+    f->job.part.shards = plan->part ? plan->part->shards : 0;
     f->job.groups = ah_arena_array(arena, n, sizeof *f->job.groups);
     f->job.group_of = ah_arena_array(arena, n, sizeof *f->job.group_of);
     f->configs = ah_arena_array(arena, n, sizeof *f->configs);

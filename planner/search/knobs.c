@@ -113,18 +113,21 @@ void ah_knobs_shake(const struct ah_job *job, uint64_t random, struct ah_knobs *
     set_knob(job, knobs, knob, ladders[knob][first + random / KNOBS % rungs]);
 }
 
-/* True if the knob has an effect with these configs. */
+/* True if the knob has an effect with these configs. Ranks that share states send gradients and gather weights in any
+ * case, in tiles. */
 static bool is_used(const struct ah_job *job, const struct ah_config *configs, enum knob knob)
 {
+    const bool shares = ah_job_shards(job) > 1;
     bool streamed = false, fetched = false, hosted = false;
     for (size_t i = 0; i < job->n_blocks; i++) {
         streamed |= configs[i].optimizer == AH_OPTIMIZER_STREAMED;
         hosted |= configs[i].optimizer == AH_OPTIMIZER_HOST;
-        fetched |= configs[i].weights == AH_WEIGHTS_HOST;
+        fetched |= configs[i].weights != AH_WEIGHTS_DEVICE;
     }
     const bool used[KNOBS] = {
-        [KNOB_SEND] = hosted,    [KNOB_FETCH] = fetched,    [KNOB_STATES] = streamed,
-        [KNOB_WEIGHTS] = hosted, [KNOB_GRADIENTS] = hosted, [KNOB_TILE] = hosted || streamed || fetched};
+        [KNOB_SEND] = hosted || shares, [KNOB_FETCH] = fetched,
+        [KNOB_STATES] = streamed,       [KNOB_WEIGHTS] = hosted,
+        [KNOB_GRADIENTS] = hosted,      [KNOB_TILE] = hosted || streamed || fetched || shares};
     return used[knob];
 }
 

@@ -7,8 +7,8 @@
  *                  ranks before: rank 0 begins, and the last rank has the sum of all.
  *     all_gather   a tile of each rank's part of the weights, to the place of its elements in the whole vector
  *
- * Rank r computes micro-batch j x ranks + r in round j. If the last round has fewer micro-batches than ranks, the others
- * compute one whose gradient nobody receives.
+ * Rank r computes micro-batch j x ranks + r in round j. If the last round has fewer micro-batches than ranks, the
+ * others compute one whose gradient nobody receives.
  *
  * All ranks move the same messages in the same order, so they cannot deadlock. Messages that move together have
  * different channels; a channel has at most one run of elements at a time.

@@ -3,9 +3,10 @@
  * Shards: which elements of a block each of several ranks keeps, if they train the whole model together
  * (docs/planning.md, "Shards").
  *
- * A vector of trained elements is cut by ah_flat_shard(). A rank's PART of the weights, kept if these are gathered or on
- * the host, has the rank's trained elements first, as many places as the largest rank needs. Its elements of the vector
- * of frozen tensors follow. So an update writes a stretch of the part, and tiles of the part are alike on all ranks.
+ * A vector of trained elements is cut by ah_flat_shard(). A rank's PART of the weights, kept if these are gathered or
+ * on the host, has the rank's trained elements first, as many places as the largest rank needs. Its elements of the
+ * vector of frozen tensors follow. So an update writes a stretch of the part, and tiles of the part are alike on all
+ * ranks.
  */
 #ifndef AH_RUNTIME_TRAIN_SHARDS_H
 #define AH_RUNTIME_TRAIN_SHARDS_H
@@ -26,8 +27,8 @@ size_t ah_shards_runs(const struct ah_addresses_block *block, uint64_t shards, u
 /* Returns the index of a frozen tensor's first element in the vector of frozen tensors. */
 uint64_t ah_shards_frozen_first(const struct ah_flat *flat, size_t tensor);
 
-/* Returns the elements [first, first + n) of a tensor that a rank keeps in its part, counted in the tensor. Of a trained
- * tensor, these are the ones that it updates. */
+/* Returns the elements [first, first + n) of a tensor that a rank keeps in its part, counted in the tensor. Of a
+ * trained tensor, these are the ones that it updates. */
 struct ah_stretch ah_shards_of_tensor(const struct ah_flat *flat, size_t tensor, uint64_t shards,
                                       uint64_t rank, uint64_t first, uint64_t n);
 

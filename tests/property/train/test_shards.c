@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tests that ranks which share all states give the bits of one process: losses, gradient norms, moments after the first
- * step, weights at the end, and the held-out loss; runs that are resumed with another number of ranks, too. Two, three and four ranks run plans whose blocks go through every
- * config. Messages come late and in another order, and their places are filled with 0xFF when a receive is posted. At
- * full scale every config that a block can have must occur.
+ * step, weights at the end, and the held-out loss; runs that are resumed with another number of ranks, too. Two, three
+ * and four ranks run plans whose blocks go through every config. Messages come late and in another order, and their
+ * places are filled with 0xFF when a receive is posted. At full scale every config that a block can have must occur.
  */
 #include "runtime/train/persist.h"
 #include "tests/property/train/pipeline.h"

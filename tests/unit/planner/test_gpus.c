@@ -210,3 +210,43 @@ TEST(gpus, share_host_memory)
     assert_true(more_memory);
     test_request_close(&g.t);
 }
+
+/* Every policy plans for several GPUs, and its plans are known as its own. */
+TEST(gpus, have_every_policy)
+{
+    for (int policy = 0; policy < AH_POLICIES; policy++) {
+        struct gpus g;
+        open_gpus(&g, "tiny", 3, 4);
+        g.t.request.policy = (enum ah_policy)policy;
+        CHECK_OK(plan_gpus(&g), g.t.err);
+        CHECK_OK(ah_verify_policy(&g.plan.programs[0], &g.t.err), g.t.err);
+        CHECK_OK(verify(&g), g.t.err);
+        test_request_close(&g.t);
+    }
+}
+
+/* ZeRO's stages: 2 keeps all weights on every GPU, 3 gathers them. */
+TEST(gpus, have_both_stages_of_zero)
+{
+    static const struct {
+        enum ah_policy policy;
+        enum ah_technique without;
+        enum ah_weights has;
+        uint64_t stage;
+    } cases[] = {{AH_POLICY_RESIDENT, AH_TECHNIQUE_GATHERED_WEIGHTS, AH_WEIGHTS_DEVICE, 0},
+                 {AH_POLICY_RESIDENT, AH_TECHNIQUE_DEVICE_WEIGHTS, AH_WEIGHTS_GATHERED, 1},
+                 {AH_POLICY_ZERO_OFFLOAD, AH_TECHNIQUE_GATHERED_WEIGHTS, AH_WEIGHTS_DEVICE, 0},
+                 {AH_POLICY_ZERO_OFFLOAD, AH_TECHNIQUE_DEVICE_WEIGHTS, AH_WEIGHTS_GATHERED, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct gpus g;
+        open_gpus(&g, "tiny", 2, 2);
+        g.t.request.policy = cases[i].policy;
+        g.t.request.without = UINT32_C(1) << cases[i].without;
+        CHECK_OK(plan_gpus(&g), g.t.err);
+        const struct ah_plan *program = &g.plan.programs[0];
+        assert_int_equal(program->policy_numbers[program->n_policy_numbers - 1], cases[i].stage);
+        for (size_t block = 0; block < program->n_blocks; block++)
+            assert_int_equal(program->blocks[block].weights, cases[i].has);
+        test_request_close(&g.t);
+    }
+}

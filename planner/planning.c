@@ -162,6 +162,11 @@ static int check_gpus(const struct ah_planning *p, struct ah_error *err)
                             "micro_batches '%" PRIu64 "' does not divide batch '%" PRIu64
                             "'; choose one of its divisors",
                             step->micro_batches, step->batch);
+    if (step->tied == AH_TIED_SPLIT)
+        return ah_error_set(
+            err, AH_E_USAGE,
+            "'--like' names a plan whose two uses of the tied table have gradients of their own "
+            "(tied 'split'), which '--gpus' does not add up; leave one out");
     return step->n_sums ? ah_error_set(err, AH_E_USAGE,
                                        "'--gpus' adds up the micro-batches of a step in order, as one GPU "
                                        "does; groups of micro-batches need '--cluster'")

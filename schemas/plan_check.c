@@ -230,6 +230,9 @@ static int check_part(const struct ah_plan *plan, struct ah_error *err)
         return ah_meaning_fail(err, "part.shards",
                                "is %" PRIu64 "; at least two ranks share states, each with the whole model",
                                part->shards);
+    if (part->shards && plan->training.tied == AH_TIED_SPLIT)
+        return ah_meaning_fail(err, "training.tied",
+                               "is 'split', but every rank has the whole model (part.shards)");
     if (plan->micro_batch_order != AH_MICRO_BATCH_MAJOR && !part->shards)
         return ah_meaning_fail(err, "micro_batch_order", "must be micro_batch_major for a part");
     return AH_OK;

@@ -172,8 +172,8 @@ static void cell_wait(struct ah_table *table, const struct ah_status_wait *wait)
 {
     static const char *const what[] = {[AH_STATUS_OUTPUT] = "the output",
                                        [AH_STATUS_GRADIENT] = "the gradient",
-                                       [AH_STATUS_PARTIAL] = "partial sums of gradients",
-                                       [AH_STATUS_TOTAL] = "total sums of gradients",
+                                       [AH_STATUS_PARTIAL] = "gradients to add up",
+                                       [AH_STATUS_TOTAL] = "summed gradients or gathered weights",
                                        [AH_STATUS_NORM] = "sums for the norm",
                                        [AH_STATUS_REPORT] = "a report",
                                        [AH_STATUS_ORDER] = "an order"};

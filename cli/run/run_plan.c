@@ -13,6 +13,12 @@ static int check_whole(const struct ah_plan *plan, struct ah_error *err)
 {
     if (!plan->part)
         return AH_OK;
+    if (plan->part->shards)
+        return ah_error_set(err, AH_E_UNSUPPORTED,
+                            "is the plan of one of %" PRIu64
+                            " ranks that share all states, and cannot run alone; "
+                            "run the cluster plan",
+                            plan->part->shards);
     return ah_error_set(err, AH_E_UNSUPPORTED,
                         "is the part of one rank, stage %" PRIu64 " of %" PRIu64 " of a cluster plan, and "
                         "cannot run alone; run the cluster plan",

@@ -74,7 +74,7 @@ static int check_amounts(const struct ah_plan *plan, const struct ah_job *job, s
             plan->lanes.n_order[AH_PLAN_LANE_COMPUTE], plan->n_blocks, plan->training.micro_batches);
     for (size_t i = 0; i < plan->n_blocks; i++)
         if (plan->blocks[i].optimizer == AH_OPTIMIZER_STREAMED)
-            tiles += ah_job_block(job, i)->trained_elements / tile;
+            tiles += ah_job_block(job, i)->own_trained_elements / tile;
     if (tiles <= plan->lanes.n_order[AH_PLAN_LANE_H2D])
         return AH_OK;
     return ah_error_set(err, AH_E_DOCUMENT,

@@ -232,8 +232,8 @@ static void print_wait(const struct ah_comm_under_way *message, uint64_t micro_b
 {
     static const char *const what[] = {[AH_LINKS_OUTPUT] = "the output of micro-batch",
                                        [AH_LINKS_GRADIENT] = "the gradient of micro-batch",
-                                       [AH_LINKS_PARTIAL] = "a pipeline's gradients",
-                                       [AH_LINKS_TOTAL] = "the total of gradients",
+                                       [AH_LINKS_PARTIAL] = "gradients to add up",
+                                       [AH_LINKS_TOTAL] = "summed gradients or gathered weights",
                                        [AH_LINKS_GATE_UP] = "the sums of its gradients",
                                        [AH_LINKS_GATE_DOWN] = "the sums of all gradients",
                                        [AH_LINKS_UP] = "a report",

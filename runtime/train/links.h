@@ -22,8 +22,8 @@
 enum ah_links_purpose {
     AH_LINKS_OUTPUT,
     AH_LINKS_GRADIENT,
-    AH_LINKS_PARTIAL, /* a rank's part of a sum over pipelines, for the owner of the piece */
-    AH_LINKS_TOTAL,   /* the total of a piece, back from its owner */
+    AH_LINKS_PARTIAL, /* a rank's part of a sum over pipelines, for the owner of the piece; scatters, squares */
+    AH_LINKS_TOTAL,   /* the total of a piece, back from its owner; gathered weights */
     AH_LINKS_CONTROL, /* channels from here on are in host memory, and independent of each other */
     AH_LINKS_GATE_UP = AH_LINKS_CONTROL,
     AH_LINKS_GATE_DOWN,

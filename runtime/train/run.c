@@ -265,9 +265,9 @@ static int submit_round(struct run *run, int64_t step, bool last)
 }
 
 /* Kinds of ops that exist for each micro-batch. */
-static const uint32_t of_micro_batches = 1u << AH_PLAN_FORWARD | 1u << AH_PLAN_BACKWARD |
-                                         1u << AH_PLAN_SEND_GRADIENTS | 1u << AH_PLAN_ACCUMULATE |
-                                         1u << AH_PLAN_SEND_OUTPUT | 1u << AH_PLAN_SEND_INPUT_GRADIENT;
+static const uint32_t of_micro_batches =
+    1u << AH_PLAN_FORWARD | 1u << AH_PLAN_BACKWARD | 1u << AH_PLAN_SCATTER | 1u << AH_PLAN_SEND_GRADIENTS |
+    1u << AH_PLAN_ACCUMULATE | 1u << AH_PLAN_SEND_OUTPUT | 1u << AH_PLAN_SEND_INPUT_GRADIENT;
 
 bool ah_run_is_of_micro_batch(enum ah_plan_op_kind kind)
 {

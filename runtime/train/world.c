@@ -24,7 +24,7 @@ static int check_stage(const struct ah_cluster_plan *plan, const struct ah_clust
         return ah_error_set(err, AH_E_DOCUMENT, "stage of node '%s': program %" PRIu64 " is not in the plan",
                             stage->node, stage->program);
     if (plan->programs[stage->program].numeric_signature.device != AH_DEVICE_CPU)
-        return refuse_plan(err, "ranks with GPUs", "for a cluster of CPU machines");
+        return refuse_plan(err, "ranks with GPUs", "for CPU machines (profile --device cpu)");
     return AH_OK;
 }
 

@@ -100,8 +100,8 @@ TEST(links, a_rank_says_what_it_waited_for)
         enum ah_links_purpose purpose;
         const char *waits;
     } cases[] = {{AH_LINKS_OUTPUT, "the output of micro-batch 1 from rank 0"},
-                 {AH_LINKS_PARTIAL, "a pipeline's gradients from rank 0"},
-                 {AH_LINKS_TOTAL, "the total of gradients from rank 0"}};
+                 {AH_LINKS_PARTIAL, "gradients to add up from rank 0"},
+                 {AH_LINKS_TOTAL, "summed gradients or gathered weights from rank 0"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pair pair;
         lose(&pair, cases[i].purpose, cases[i].waits);

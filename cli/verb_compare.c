@@ -122,10 +122,11 @@ static bool any_estimated(const struct ah_comparison *rows)
 static void put_legend(struct ah_cli *cli)
 {
     static const char legend[] =
-        "Columns count the blocks whose activations are recomputed, fully or selectively; whose weights or "
-        "optimizers are on the host; whose states are streamed to the device for the update. ahead: how many "
-        "blocks early weights are fetched; behind: how many blocks' gradients may still be on their way to "
-        "the host.";
+        "Columns count the blocks whose activations are recomputed, fully or selectively; whose weights "
+        "are gathered from other GPUs; whose weights or optimizers are on the host; whose states are "
+        "streamed "
+        "to the device for the update. ahead: how many blocks early weights are fetched; behind: how many "
+        "blocks' gradients may still be on their way to the host or to other GPUs.";
     ah_buffer_printf(&cli->out, "  %s", cli->out_style.dim);
     ah_terminal_wrap(&cli->out, legend, 2, cli->columns);
     ah_buffer_puts(&cli->out, cli->out_style.reset);
@@ -214,6 +215,9 @@ static void print_predicted(struct ah_cli *cli, const struct comparison *compari
     ah_table_print(&table, &cli->out, cli->out_style, cli->table_columns);
     if (any_feasible(rows))
         put_reserve(cli, rows, machine);
+    if (comparison->request->planner.gpus > 1)
+        ah_buffer_printf(&cli->out, "  %sdevice and host: of each GPU; host memory that is short: of all%s\n",
+                         cli->out_style.dim, cli->out_style.reset);
 }
 
 /* ---- measured ---- */

@@ -143,21 +143,11 @@ static void print_found(struct ah_cli *cli, const struct ah_request *request, co
 
 /* ---- the plan ---- */
 
-/* Prints a note that the plan is a what-if, unless a summary says so. */
-static void tell_what_if(struct ah_cli *cli, const struct ah_plan *plan)
-{
-    struct ah_buffer text = {0};
-    ah_plan_put_what_if(&text, plan);
-    if (text.size && !text.failed)
-        ah_cli_tell(cli, AH_CLI_NOTE, "%s", text.data);
-    ah_buffer_release(&text);
-}
-
 static int print_plan(struct ah_cli *cli, const struct plan_options *options, struct ah_plan *plan,
                       struct ah_error *err)
 {
     if (cli->json || !to_file(options)) {
-        tell_what_if(cli, plan);
+        ah_plan_tell_what_if(cli, plan);
         return print_document(cli, plan, err);
     }
     if (!cli->arguments.quiet)

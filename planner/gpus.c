@@ -37,7 +37,8 @@ static bool fill_configs(struct filling *f)
 static bool has_states_away(const struct ah_plan *program)
 {
     size_t b = 0;
-    while (b < program->n_blocks && program->blocks[b].optimizer != AH_OPTIMIZER_HOST &&
+    while (b < program->n_blocks && program->blocks[b].weights != AH_WEIGHTS_HOST &&
+           program->blocks[b].optimizer != AH_OPTIMIZER_HOST &&
            program->blocks[b].optimizer != AH_OPTIMIZER_STREAMED)
         b++;
     return b < program->n_blocks;

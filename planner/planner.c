@@ -251,8 +251,10 @@ static int check_choice(const struct ah_plan_request *request, struct ah_error *
         return AH_OK;
     return ah_error_set(err, AH_E_USAGE,
                         "'--batch' %" PRIu64 " cannot be dealt evenly to %" PRIu64
-                        " GPUs; choose a multiple of %" PRIu64 ", or give '--micro-batches'",
-                        request->training.batch, request->gpus, request->gpus);
+                        " GPUs; choose a multiple of %" PRIu64 "%s",
+                        request->training.batch, request->gpus, request->gpus,
+                        request->training.batch < request->gpus ? ""
+                                                                : ", or give a number of '--micro-batches'");
 }
 
 /* Plans a request. Sets its number of micro-batches to the plan's. */
@@ -399,7 +401,7 @@ int ah_planner_compare(const struct ah_plan_request *request, struct ah_arena *a
                        struct ah_comparison ret_rows[AH_POLICIES], struct ah_error *err)
 {
     struct ah_plan_request each = *request;
-    int rc = AH_OK;
+    int rc = check_choice(request, err);
     for (int policy = 0; policy < AH_POLICIES && !rc; policy++) {
         each.policy = (enum ah_policy)policy;
         rc = compare_fastest(&each, arena, &ret_rows[policy], err);

@@ -143,7 +143,7 @@ static int check_micro_batches(const struct ah_planning *p, struct ah_error *err
     return ah_error_set(err, AH_E_USAGE,
                         "'--micro-batches' %" PRIu64 " is more than can be planned for the blocks of '%s'; "
                         "give at most %" PRIu64,
-                        p->training.micro_batches, p->request->model->name, most);
+                        p->step.micro_batches, p->request->model->name, most * p->gpus);
 }
 
 /* Checks that a step can be dealt to several GPUs. */
@@ -154,8 +154,8 @@ static int check_gpus(const struct ah_planning *p, struct ah_error *err)
         return AH_OK;
     if (step->micro_batches < p->gpus)
         return ah_error_set(err, AH_E_USAGE,
-                            "'--micro-batches' %" PRIu64 " leaves some of the %" PRIu64
-                            " GPUs without work; give at least %" PRIu64,
+                            "%" PRIu64 " micro-batches leave some of the %" PRIu64
+                            " GPUs without work; '--micro-batches' must be at least %" PRIu64,
                             step->micro_batches, p->gpus, p->gpus);
     if (step->batch % step->micro_batches)
         return ah_error_set(err, AH_E_USAGE,

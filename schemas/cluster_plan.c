@@ -117,11 +117,12 @@ static int check_host(const struct ah_cluster_plan_stage *stage, struct ah_error
 {
     bool away = false;
     for (size_t i = 0; i < stage->n_configs; i++)
-        away |= stage->configs[i].optimizer == AH_OPTIMIZER_HOST ||
+        away |= stage->configs[i].weights == AH_WEIGHTS_HOST ||
+                stage->configs[i].optimizer == AH_OPTIMIZER_HOST ||
                 stage->configs[i].optimizer == AH_OPTIMIZER_STREAMED;
     if (away != (stage->host_bytes > 0))
         return ah_meaning_fail(err, "host_bytes",
-                               "is %" PRIu64 " but %s of the configs has its optimizer there",
+                               "is %" PRIu64 " but %s of the configs has its weights or optimizer there",
                                stage->host_bytes, away ? "one" : "none");
     return AH_OK;
 }

@@ -27,6 +27,28 @@ static bool keeps_sums(const struct ah_cluster_plan *plan)
     return false;
 }
 
+/* Prints how good the plan is. */
+static void put_quality(struct ah_cli *cli, const struct ah_cluster_plan *plan)
+{
+    char bound[AH_UNITS_TEXT_MAX];
+    struct ah_buffer line = {0};
+    if (plan->sharding) {
+        ah_inspect_plan_put_policy(&line, &plan->programs[0]);
+        ah_cli_put_wrapped(cli, &line, 0);
+        return;
+    }
+    if (plan->solver.status == AH_PLAN_OPTIMAL)
+        ah_buffer_printf(&cli->out, "optimal: no other plan%s is simulated faster (proven by enumeration)\n",
+                         keeps_sums(plan) ? " with these sums" : "");
+    else if (plan->solver.status == AH_PLAN_WITHIN_GAP)
+        ah_buffer_printf(&cli->out, "within %.1f %% of the best possible step (bound %s)\n",
+                         fmax(100 * (plan->solver.objective_us / plan->solver.bound_us - 1), 0.1),
+                         ah_units_print_time(bound, plan->solver.bound_us));
+    else if (plan->policy != AH_CLUSTER_POLICY_OPTIMAL)
+        ah_buffer_printf(&cli->out, "as %s arranges it, at its best setting\n",
+                         ah_words_cluster_policy[plan->policy]);
+}
+
 static void put_headline(struct ah_cli *cli, const struct ah_cluster_plan *plan)
 {
     char step[AH_UNITS_TEXT_MAX];
@@ -43,26 +65,20 @@ static void put_headline(struct ah_cli *cli, const struct ah_cluster_plan *plan)
                      ah_cli_clean(cli, plan->inputs.model.name), ah_cli_clean(cli, plan->inputs.cluster.name),
                      cli->out_style.reset, ah_units_print_time(step, predicted->step_us),
                      predicted->tokens_per_s, predicted->estimated ? ", from estimated costs" : "");
-    if (plan->solver.status == AH_PLAN_OPTIMAL)
-        ah_buffer_printf(&cli->out, "optimal: no other plan%s is simulated faster (proven by enumeration)\n",
-                         keeps_sums(plan) ? " with these sums" : "");
-    else if (plan->solver.status == AH_PLAN_WITHIN_GAP)
-        ah_buffer_printf(&cli->out, "within %.1f %% of the best possible step (bound %s)\n",
-                         fmax(100 * (plan->solver.objective_us / plan->solver.bound_us - 1), 0.1),
-                         ah_units_print_time(step, plan->solver.bound_us));
-    else if (plan->policy != AH_CLUSTER_POLICY_OPTIMAL)
-        ah_buffer_printf(&cli->out, "as %s arranges it, at its best setting\n",
-                         ah_words_cluster_policy[plan->policy]);
+    put_quality(cli, plan);
     ah_buffer_printf(&cli->out,
                      "%" PRIu64 " sequence%s of %" PRIu64 " tokens in %" PRIu64
-                     " micro-batch%s%s, %s, states %s%s; %s degrees\n",
+                     " micro-batch%s%s, %s, states %s%s%s\n",
                      plan->training.batch, plan->training.batch == 1 ? "" : "s", plan->training.seq,
                      plan->training.micro_batches, plan->training.micro_batches == 1 ? "" : "es",
                      sums.data ? sums.data : "", ah_words_dtype[plan->training.dtype],
                      ah_words_dtype[plan->training.state_dtype], clip,
-                     plan->tp_mode == AH_TP_SYMMETRIC ? "symmetric" : "asymmetric");
+                     plan->sharding                     ? ""
+                     : plan->tp_mode == AH_TP_SYMMETRIC ? "; symmetric degrees"
+                                                        : "; asymmetric degrees");
     struct ah_buffer without = {0};
-    ah_plan_put_without(&without, plan->without, plan->n_without);
+    if (!plan->sharding)
+        ah_plan_put_without(&without, plan->without, plan->n_without);
     if (without.size)
         ah_buffer_printf(&cli->out, "planned%s\n", without.data + 1);
     cli->out.failed |= without.failed;
@@ -264,9 +280,10 @@ static void put_sharding(struct ah_cli *cli, const struct ah_cluster_plan *plan)
     char rate[AH_UNITS_TEXT_MAX], used[AH_UNITS_TEXT_MAX], there[AH_UNITS_TEXT_MAX];
     const struct ah_plan *program = &plan->programs[0];
     struct ah_buffer line = {0};
+    const char *what = program->numeric_signature.device == AH_DEVICE_CPU ? "ranks" : "GPUs";
     const bool uneven = plan->training.micro_batches % plan->n_pipelines;
-    ah_buffer_printf(&line, "%zu GPUs share all states: %s%" PRIu64 " micro-batch%s each; messages at %s",
-                     plan->n_pipelines, uneven ? "at most " : "", program->training.micro_batches,
+    ah_buffer_printf(&line, "%zu %s share all states: %s%" PRIu64 " micro-batch%s each; messages at %s",
+                     plan->n_pipelines, what, uneven ? "at most " : "", program->training.micro_batches,
                      program->training.micro_batches == 1 ? "" : "es",
                      ah_units_print_rate(rate, plan->sharding->fabric_bytes_per_s));
     ah_cli_put_wrapped(cli, &line, 0);
@@ -287,6 +304,10 @@ void ah_inspect_cluster_plan_summary(struct ah_cli *cli, const struct ah_cluster
     char pipelines[AH_UNITS_TEXT_MAX], sync[AH_UNITS_TEXT_MAX], update[AH_UNITS_TEXT_MAX];
     const struct ah_cluster_plan_predicted *predicted = &plan->predicted;
     struct ah_buffer line = {0};
+    if (plan->sharding && plan->programs[0].n_what_if) {
+        ah_plan_put_what_if(&line, &plan->programs[0]);
+        ah_cli_put_wrapped(cli, &line, 0);
+    }
     put_headline(cli, plan);
     if (plan->sharding) {
         put_sharding(cli, plan);
@@ -362,7 +383,9 @@ void ah_inspect_cluster_plan_json(struct ah_emit *emit, const struct ah_document
     ah_emit_number(emit, "tokens_per_s", plan->predicted.tokens_per_s);
     ah_emit_number(emit, "exposed_sync_us", plan->predicted.exposed_sync_us);
     ah_emit_number(emit, "bubble", plan->predicted.bubble);
-    ah_emit_text(emit, "policy", ah_words_cluster_policy[plan->policy]);
+    ah_emit_text(emit, "policy",
+                 plan->sharding ? ah_words_policy[plan->programs[0].policy]
+                                : ah_words_cluster_policy[plan->policy]);
     ah_emit_text(emit, "status", ah_words_plan_status[plan->solver.status]);
     ah_emit_number(emit, "bound_us", plan->solver.bound_us);
     ah_emit_number(emit, "gap", plan->solver.gap);

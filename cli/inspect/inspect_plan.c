@@ -31,7 +31,7 @@ static void put_training(struct ah_buffer *out, const struct ah_plan *plan)
                          plan->threads->compute, plan->threads->host);
 }
 
-static void put_policy(struct ah_buffer *out, const struct ah_plan *plan)
+void ah_inspect_plan_put_policy(struct ah_buffer *out, const struct ah_plan *plan)
 {
     ah_buffer_printf(out, "policy %s", ah_words_policy[plan->policy]);
     if (plan->scheduling != AH_SCHEDULING_PRIORITY)
@@ -51,8 +51,8 @@ static void put_estimated(struct ah_buffer *out, const struct ah_plan *plan)
 
 void ah_inspect_plan_headline(struct ah_cli *cli, const struct ah_plan *plan)
 {
-    static void (*const lines[])(struct ah_buffer *, const struct ah_plan *) = {put_policy, put_training,
-                                                                                put_estimated};
+    static void (*const lines[])(struct ah_buffer *, const struct ah_plan *) = {ah_inspect_plan_put_policy,
+                                                                                put_training, put_estimated};
     char text[AH_UNITS_TEXT_MAX];
     struct ah_buffer headline = {0}, what_if = {0};
     if (plan->n_what_if) {

@@ -12,6 +12,9 @@
 void ah_inspect_plan_memory(struct ah_cli *cli, const struct ah_plan *plan);
 void ah_inspect_plan_blocks(struct ah_cli *cli, const struct ah_plan *plan);
 
+/* Appends the policy, what it was forbidden, and how good the plan is. */
+void ah_inspect_plan_put_policy(struct ah_buffer *out, const struct ah_plan *plan);
+
 /* Prints what the plan does: its lanes, blocks and memory, and how fast other policies are. */
 void ah_inspect_plan_parts(struct ah_cli *cli, const struct ah_plan *plan);
 

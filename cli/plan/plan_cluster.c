@@ -5,16 +5,29 @@
 #include "cli/plan/plan_cluster.h"
 
 #include "cli/inspect/inspect.h"
+#include "cli/inspect/plan_summary.h"
 #include "cli/plan/diagnosis.h"
 #include "cli/plan/like.h"
 
 #include <string.h>
 
+void ah_plan_tell_what_if(struct ah_cli *cli, const struct ah_plan *plan)
+{
+    struct ah_buffer text = {0};
+    ah_plan_put_what_if(&text, plan);
+    if (text.size && !text.failed)
+        ah_cli_tell(cli, AH_CLI_NOTE, "%s", text.data);
+    ah_buffer_release(&text);
+}
+
 static int write_plan(struct ah_cli *cli, const char *output, struct ah_cluster_plan *plan,
                       struct ah_error *err)
 {
     const struct ah_document document = {.kind = AH_DOCUMENT_CLUSTER_PLAN, .body = {.cluster_plan = plan}};
-    if (!output || !strcmp(output, "-"))
+    const bool to_file = output && strcmp(output, "-");
+    if (plan->sharding && (cli->json || !to_file))
+        ah_plan_tell_what_if(cli, &plan->programs[0]);
+    if (!to_file)
         return ah_document_print(&document, &cli->out, err);
     int rc = ah_document_save(&document, output, err);
     if (!rc && cli->json)

@@ -13,4 +13,7 @@ int ah_plan_cluster(struct ah_cli *cli, const struct ah_request_cluster_options 
 /* Plans for several equal GPUs of a machine. Returns the exit status. */
 int ah_plan_gpus(struct ah_cli *cli, struct ah_request *request, const char *output);
 
+/* Prints a note that a plan is a what-if, where no summary says so. */
+void ah_plan_tell_what_if(struct ah_cli *cli, const struct ah_plan *plan);
+
 #endif

@@ -17,7 +17,8 @@
 
 enum { BATCH_DEFAULT = 8, SEQ_DEFAULT = 1024, GPUS_MOST = 1024 };
 
-#define FABRIC_MOST 1e18
+#define FABRIC_LEAST 1e3
+#define FABRIC_MOST  1e18
 
 static const double clip_default = 1;
 
@@ -270,7 +271,7 @@ static int read_gpus(struct ah_request *request, const struct ah_request_options
     rc = ah_units_parse_rate(options->fabric, &planner->fabric_bytes_per_s, err);
     if (rc)
         return ah_error_prefix(err, rc, "'--fabric'");
-    if (planner->fabric_bytes_per_s <= 0 || planner->fabric_bytes_per_s > FABRIC_MOST)
+    if (planner->fabric_bytes_per_s < FABRIC_LEAST || planner->fabric_bytes_per_s > FABRIC_MOST)
         return ah_error_set(err, AH_E_USAGE, "'--fabric' %s is out of range; give a rate such as '250GB/s'",
                             options->fabric);
     planner->least_micro_batches = !options->micro_batches.given;

@@ -335,10 +335,12 @@ static int sweep_orders(struct family *f)
     return rc;
 }
 
-/* Searches grid and steps with the first order for which any point fits; with `orders_separate`, with each order. */
+/* Searches grid and steps with the first order for which any point fits; with each order if orders are separate. Those
+ * of a policy with a stage are: one stage fetches ahead and the other does not. */
 static int first_orders(struct family *f, bool all)
 {
-    bool separate = rules[f->policy].orders_separate;
+    const bool has_stage = rules[f->policy].n_alone && ah_job_shards(f->evaluator->limits.job) > 1;
+    const bool separate = rules[f->policy].orders_separate || has_stage;
     int rc = AH_OK;
     for (size_t i = 0; !rc && (separate || !f->n_few) &&
                        ah_policies_knobs(f->evaluator->limits.job, f->policy, f->scheduling, i, &f->knobs);

@@ -172,7 +172,7 @@ TEST(gpus, refuse_steps_that_cannot_be_dealt)
 {
     struct gpus g;
     open_gpus(&g, "tiny", 4, 2);
-    CHECK_FAILS(plan_gpus(&g), g.t.err, AH_E_USAGE, "leaves some of the 4 GPUs without work");
+    CHECK_FAILS(plan_gpus(&g), g.t.err, AH_E_USAGE, "2 micro-batches leave some of the 4 GPUs without work");
     g.t.request.training.micro_batches = 5;
     CHECK_FAILS(plan_gpus(&g), g.t.err, AH_E_USAGE, "'5' does not divide batch '8'");
     g.t.request.training.batch = 10;

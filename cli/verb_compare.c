@@ -124,9 +124,8 @@ static void put_legend(struct ah_cli *cli)
     static const char legend[] =
         "Columns count the blocks whose activations are recomputed, fully or selectively; whose weights "
         "are gathered from other GPUs; whose weights or optimizers are on the host; whose states are "
-        "streamed "
-        "to the device for the update. ahead: how many blocks early weights are fetched; behind: how many "
-        "blocks' gradients may still be on their way to the host or to other GPUs.";
+        "streamed to the device for the update. ahead: how many blocks early weights are fetched; behind: "
+        "how many blocks' gradients may still be on their way to the host or to other GPUs.";
     ah_buffer_printf(&cli->out, "  %s", cli->out_style.dim);
     ah_terminal_wrap(&cli->out, legend, 2, cli->columns);
     ah_buffer_puts(&cli->out, cli->out_style.reset);

@@ -4,11 +4,13 @@
 #   AUTOHETE_CUDA_PLUGIN   the plugin is built: nvcc compiles its kernels, for AUTOHETE_CUDA_ARCHITECTURES
 #   AUTOHETE_CUDA_DOUBLE   the tests' double of it is built: a C++ compiler takes the same sources, on the toolkit's
 #                          headers alone, with the sanitizers of the build
+#   AUTOHETE_NCCL          both have messages between GPUs: nccl.h was found
 #
 # AUTOHETE_CUDA: AUTO builds both where the toolkit is, the plugin not with sanitizers; ON fails where the toolkit is
 # not; OFF builds neither.
 set(AUTOHETE_CUDA_PLUGIN OFF)
 set(AUTOHETE_CUDA_DOUBLE OFF)
+set(AUTOHETE_NCCL OFF)
 if(AUTOHETE_CUDA STREQUAL "OFF")
   return()
 endif()
@@ -16,6 +18,11 @@ set(AUTOHETE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING
   "What the plugin's kernels are compiled for, as CMAKE_CUDA_ARCHITECTURES: 80-real is sm_80, 90 is sm_90 and PTX")
 
 find_package(CUDAToolkit QUIET)
+find_path(AUTOHETE_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+mark_as_advanced(AUTOHETE_NCCL_INCLUDE)
+if(AUTOHETE_NCCL_INCLUDE)
+  set(AUTOHETE_NCCL ON)
+endif()
 set(missing "")
 if(NOT TARGET CUDA::cudart_static)
   set(missing "no CUDA toolkit with libcudart_static.a was found on PATH or in /usr/local/cuda")
@@ -36,6 +43,9 @@ else()
     set(CMAKE_CUDA_EXTENSIONS OFF)
     set(AUTOHETE_CUDA_PLUGIN ON)
     message(STATUS "CUDA plugin: built with toolkit ${CUDAToolkit_VERSION} for ${AUTOHETE_CUDA_ARCHITECTURES}")
+    if(NOT AUTOHETE_NCCL)
+      message(STATUS "CUDA plugin: built without NCCL, so GPUs cannot train together: no nccl.h was found")
+    endif()
   else()
     set(missing "its compiler nvcc does not work beside '${CMAKE_C_COMPILER}'; see CMakeFiles/CMakeError.log")
   endif()

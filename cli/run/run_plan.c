@@ -74,6 +74,8 @@ static int take_plan(struct ah_run_plan *p, const struct ah_run_plan_wish *wish,
         rc = ah_error_set(err, AH_E_USAGE,
                           "is a plan of equal GPUs that share all states, which cannot be paced; leave out "
                           "'--pace'");
+    if (!rc && wish->paces && plan->n_programs && plan->programs[0].numeric_signature.device != AH_DEVICE_CPU)
+        rc = ah_error_set(err, AH_E_USAGE, "is a plan for GPUs, which cannot be paced; leave out '--pace'");
     p->launches = !rc && wish->hosts;
     if (p->launches)
         return ah_run_ranks_check(plan, err);

@@ -228,6 +228,7 @@ struct ah_op_moved {
     bool more;
     void *data;
     uint64_t bytes;
+    void *device_arena; /* its address for messages */
 };
 
 /* A message to or from another rank. The device knows the operand's address; `move` knows the other rank. */

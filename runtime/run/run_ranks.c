@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * If ranks are threads, each rank except 0 is a job on a lane of its own.
+ *
+ * If the plan is for GPUs, each rank has one of its own: as threads, rank r has GPU r; as processes, the r-th rank on a
+ * host has GPU r of those that it sees, or the only one. Messages between GPUs are NCCL's (runtime/comm/nccl.h).
  */
 #include "runtime/run/run_ranks.h"
 
@@ -8,6 +11,8 @@
 #include "base/units.h"
 #include "runtime/comm/driver.h"
 #include "runtime/comm/loop/loop.h"
+#include "runtime/comm/nccl.h"
+#include "runtime/device/device_plugin.h"
 #include "runtime/schedule/names.h"
 #include "runtime/train/follower.h"
 #include "runtime/train/paced_nics.h"
@@ -32,8 +37,12 @@ struct ah_run_ranks {
     uint32_t rank; /* the rank of this process */
     struct ah_plan lead;
     char sha256[AH_DOCUMENT_DIGEST_MAX];
-    struct ah_comm_hub *hub;    /* owned; NULL if ranks are processes */
-    struct follower *followers; /* by rank: its thread; entry 0 is unused */
+    struct ah_comm_hub *hub; /* owned; NULL if ranks are processes */
+    const struct ah_device_driver *device;
+    const struct ah_comm_driver *nccl; /* NULL: ranks are on processors */
+    struct ah_comm_nccl *boots;        /* by rank: boot of its messages between GPUs */
+    uint32_t gpu;                      /* if ranks are processes: the GPU of this one */
+    struct follower *followers;        /* by rank: its thread; entry 0 is unused */
     struct ah_links links;
     bool linked, paces;
     struct ah_device_watch watch; /* for the devices of ranks other than 0 */
@@ -60,11 +69,72 @@ bool ah_run_ranks_launched(const char **ret_variable)
 
 /* ---- the world ---- */
 
-static int join_threads(struct ah_comm_hub *hub, struct ah_trainer_rank *place, struct ah_error *err)
+/* Returns the number of the rank's device. */
+static uint32_t gpu_of(const struct ah_run_ranks *ranks, uint32_t rank)
 {
-    const struct ah_comm_options options = {
-        .driver = ah_comm_loop(), .rank = place->rank, .ranks = place->ranks, .boot = hub};
+    return ranks->hub && ranks->boots ? rank : ranks->gpu;
+}
+
+/* Puts NCCL on top of the driver, if ranks are on GPUs. */
+static void add_nccl(struct ah_run_ranks *ranks, uint32_t rank, struct ah_comm_options *options)
+{
+    if (!ranks->nccl)
+        return;
+    ranks->boots[rank] =
+        (struct ah_comm_nccl){options->driver, options->boot, AH_LINKS_CONTROL, gpu_of(ranks, rank)};
+    options->driver = ranks->nccl;
+    options->boot = &ranks->boots[rank];
+}
+
+static int join_threads(struct ah_run_ranks *ranks, struct ah_trainer_rank *place, struct ah_error *err)
+{
+    struct ah_comm_options options = {
+        .driver = ah_comm_loop(), .rank = place->rank, .ranks = place->ranks, .boot = ranks->hub};
+    add_nccl(ranks, place->rank, &options);
     return ah_comm_open(&place->comm, &options, err);
+}
+
+/* Returns which of its host's ranks this process is. */
+static uint32_t place_on_host(void)
+{
+    static const char *const variables[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID",
+                                            "PMI_LOCAL_RANK"};
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        if (getenv(variables[i]))
+            return (uint32_t)strtoul(getenv(variables[i]), NULL, 10);
+    return 0;
+}
+
+/* Chooses the GPU of this process, or checks that there is one for each thread. */
+static int choose_gpus(struct ah_run_ranks *ranks, bool local, struct ah_error *err)
+{
+    size_t n = 0;
+    int rc = ranks->device->probe(NULL, 0, &n, err);
+    ranks->gpu = n > 1 ? place_on_host() : 0;
+    if (rc || (local ? ranks->world.ranks : ranks->gpu + 1) <= n)
+        return rc;
+    if (local)
+        return ah_error_set(err, AH_E_MISSING,
+                            "has %" PRIu32
+                            " ranks, each on a GPU of its own, but this machine has %zu GPU%s; "
+                            "plan for fewer ranks, or run it on several machines ('--hosts FILE')",
+                            ranks->world.ranks, n, n == 1 ? "" : "s");
+    return ah_error_set(err, AH_E_MISSING,
+                        "rank %" PRIu32
+                        " of this host needs a GPU of its own, but the host has %zu; start at "
+                        "most %zu ranks here",
+                        ranks->gpu, n, n);
+}
+
+static int find_drivers(struct ah_run_ranks *ranks, bool local, struct ah_error *err)
+{
+    ranks->device = ah_device_cpu();
+    if (ranks->world.programs[0]->numeric_signature.device == AH_DEVICE_CPU)
+        return AH_OK;
+    ranks->boots = ah_arena_array(&ranks->arena, ranks->world.ranks, sizeof *ranks->boots);
+    int rc = ranks->boots ? ah_plugin_load("cuda", &ranks->device, err) : ah_error_memory(err);
+    rc = rc ? rc : choose_gpus(ranks, local, err);
+    return rc ? rc : ah_comm_load("nccl", &ranks->nccl, err);
 }
 
 static int join_processes(struct ah_run_ranks *ranks, struct ah_error *err)
@@ -72,6 +142,7 @@ static int join_processes(struct ah_run_ranks *ranks, struct ah_error *err)
     struct ah_comm_options options = {0};
     struct ah_comm *comm = NULL;
     int rc = ah_comm_load("mpi", &options.driver, err);
+    add_nccl(ranks, 0, &options);
     rc = rc ? rc : ah_comm_open(&comm, &options, err);
     if (rc)
         return rc;
@@ -172,6 +243,7 @@ int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_pl
     ranks->plan = plan;
     int rc = ah_world_init(&ranks->world, plan, &ranks->arena, err);
     rc = rc ? rc : digest(ranks, err);
+    rc = rc ? rc : find_drivers(ranks, local, err);
     rc = rc ? rc : ah_cluster_plan_step(plan, &ranks->arena, &ranks->step, err);
     if (!rc) {
         ranks->followers = ah_arena_array(&ranks->arena, ranks->world.ranks, sizeof *ranks->followers);
@@ -249,7 +321,8 @@ static int run_follower(struct ah_run_ranks *ranks, uint32_t rank, struct ah_err
 {
     const struct ah_follower_options options = {.place = &ranks->world.places[rank],
                                                 .program = ranks->world.programs[rank],
-                                                .driver = ah_device_cpu(),
+                                                .driver = ranks->device,
+                                                .device_index = gpu_of(ranks, rank),
                                                 .plan_sha256 = ranks->sha256,
                                                 .watch = ranks->watch};
     return ah_follower_run(&options, err);
@@ -268,7 +341,7 @@ static void follow_as_thread(void *payload)
     const struct follower *f = *(struct follower **)payload;
     struct ah_trainer_rank *place = &f->ranks->world.places[f->rank];
     struct ah_error err = {0}; /* not printed, because rank 0 reports the failure */
-    if (!join_threads(f->ranks->hub, place, &err))
+    if (!join_threads(f->ranks, place, &err))
         (void)run_follower(f->ranks, f->rank, &err);
     keep_waits(f->ranks, f->rank);
     ah_comm_close(place->comm);
@@ -294,7 +367,7 @@ static int start_threads(struct ah_run_ranks *ranks, struct ah_error *err)
     int rc = AH_OK;
     for (uint32_t rank = 1; rank < ranks->world.ranks && !rc; rank++)
         rc = start_thread(ranks, rank, err);
-    return rc ? rc : join_threads(ranks->hub, place_of(ranks), err);
+    return rc ? rc : join_threads(ranks, place_of(ranks), err);
 }
 
 /* Makes the NICs, with a turn for each rank's messages and for each sum. A node is numbered by one of its ranks. */
@@ -337,6 +410,7 @@ int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
         return ah_links_fail(place, rc, err);
     place->links = &ranks->links;
     options->rank = place;
+    options->device.index = gpu_of(ranks, 0);
     options->device.shared = ranks->hosts[0].crowded;
     options->device.product_forms = ah_follower_forms(ranks->hosts, ranks->world.ranks);
     return AH_OK;

@@ -9,6 +9,7 @@
 #include "base/build_id.h"
 #include "base/host_memory.h"
 #include "base/units.h"
+#include "runtime/device/algorithm.h"
 #include "runtime/model/safetensors.h"
 #include "runtime/train/data/dataset.h"
 #include "runtime/train/paced_nics.h"
@@ -58,19 +59,18 @@ static int describe_host(const struct ah_device_driver *driver, const struct ah_
     struct ah_device_info info = {0};
     struct ah_host_memory host = {0};
     size_t n;
-    int rc = driver->probe(&info, 1, &n, err);
+    /* A GPU is not looked at, since that takes some of its memory. Its own rank finds whether the rest is enough. */
+    const bool is_gpu = !strcmp(driver->name, ah_words_device_kind[AH_DEVICE_CUDA]);
+    int rc = driver->probe(&info, is_gpu ? 0 : 1, &n, err);
+    info.kind = is_gpu ? AH_DEVICE_CUDA : info.kind;
     rc = rc ? rc : ah_host_memory_read(&host, NULL, err);
     *ret_host = (struct ah_follower_host){.product_form = info.product_form,
                                           .device = info.kind,
                                           .planned = program->numeric_signature.device,
                                           .free_bytes = host.available_bytes,
                                           .needs_bytes = memory->host_bytes};
-    if (info.kind == AH_DEVICE_CPU) {
+    if (!is_gpu)
         ret_host->needs_bytes += device_bytes;
-    } else {
-        ret_host->device_free_bytes = info.free_bytes;
-        ret_host->device_needs_bytes = device_bytes;
-    }
     memcpy(ret_host->name, own_hello().host, sizeof ret_host->name);
     return rc;
 }
@@ -150,9 +150,6 @@ int ah_follower_check_hosts(const struct ah_follower_host *hosts, uint32_t ranks
             rc = ah_error_set(
                 err, AH_E_MISMATCH, "%s on host '%s' has a %s device, but the plan needs a %s device%s", who,
                 host->name, ah_words_device_kind[host->device], ah_words_device_kind[host->planned], node);
-        else if (host->device_needs_bytes > host->device_free_bytes)
-            rc = refuse_memory(host, who, node, "device", host->device_needs_bytes, host->device_free_bytes,
-                               err);
         else
             rc = check_host_memory(hosts, ranks, rank, node, err);
     }
@@ -361,7 +358,8 @@ static int open_trainer(struct follower *f, struct ah_error *err)
         .model = &program->model,
         .plan = program,
         .driver = options->driver,
-        .device = {.memory_bytes = program->memory.device_capacity_bytes,
+        .device = {.index = options->device_index,
+                   .memory_bytes = program->memory.device_capacity_bytes,
                    .compute_threads = program->threads ? (uint32_t)program->threads->compute : 0,
                    .host_threads = program->threads ? (uint32_t)program->threads->host : 0,
                    .watch = options->watch,
@@ -381,7 +379,8 @@ static int open_trainer(struct follower *f, struct ah_error *err)
         .recorded = brief->recorded,
         .rank = options->place};
     trainer.device.watch.patience_s = brief->patience_s;
-    return ah_trainer_open(&f->trainer, &trainer, err);
+    int rc = ah_device_algorithm_table(program->algorithms, &f->arena, &trainer.device, err);
+    return rc ? rc : ah_trainer_open(&f->trainer, &trainer, err);
 }
 
 /* Joins the NICs. First checks that rank 0 is on this host, because another host may have a file of the same name. */

@@ -36,7 +36,6 @@ struct ah_follower_host {
     enum ah_device_kind device, planned;
     /* bytes of host memory; includes the device's if the device is a CPU */
     uint64_t free_bytes, needs_bytes;
-    uint64_t device_free_bytes, device_needs_bytes; /* bytes of a GPU's memory; 0 for a CPU */
 };
 
 /* Returns the largest n such that every rank has the first n forms of enum ah_product_form. */
@@ -59,6 +58,7 @@ struct ah_follower_options {
     struct ah_trainer_rank *place; /* with its comm set; borrowed */
     const struct ah_plan *program;
     const struct ah_device_driver *driver;
+    uint32_t device_index;
     const char *plan_sha256;
     struct ah_device_watch watch; /* for its device; rank 0 sets the patience */
 };

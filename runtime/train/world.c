@@ -23,8 +23,11 @@ static int check_stage(const struct ah_cluster_plan *plan, const struct ah_clust
     if (stage->program >= plan->n_programs)
         return ah_error_set(err, AH_E_DOCUMENT, "stage of node '%s': program %" PRIu64 " is not in the plan",
                             stage->node, stage->program);
-    if (plan->programs[stage->program].numeric_signature.device != AH_DEVICE_CPU)
-        return refuse_plan(err, "ranks with GPUs", "for CPU machines (profile --device cpu)");
+    const enum ah_device_kind device = plan->programs[stage->program].numeric_signature.device;
+    if (device != plan->programs[0].numeric_signature.device)
+        return refuse_plan(err, "ranks on GPUs and others on processors", "for nodes of one kind");
+    if (device != AH_DEVICE_CPU && !plan->sharding && plan->n_segments)
+        return refuse_plan(err, "GPUs that add up gradients with each other", "for equal GPUs ('--gpus')");
     return AH_OK;
 }
 

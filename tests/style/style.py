@@ -27,7 +27,7 @@ ROOMS = {
                            "runtime/device/math"],
     "runtime/device/virtual": ["base", "schemas", "runtime/device"],
     "runtime/device/cuda": ["base", "schemas", "runtime/device", "runtime/device/host", "runtime/device/tile",
-                            "runtime/device/math"],
+                            "runtime/device/math", "runtime/comm"],
     "runtime/schedule": ["base", "schemas", "runtime/device", "runtime/device/tile", "runtime/device/math",
                          "runtime/device/virtual"],
     "runtime/model": ["base", "schemas", "runtime/device", "runtime/schedule"],

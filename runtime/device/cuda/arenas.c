@@ -18,6 +18,7 @@
 #include "runtime/device/cuda/errors.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* ---- the device arena ---- */
 
@@ -90,7 +91,7 @@ static int measure_outside(struct ah_cuda_device *cuda, uint64_t arena_bytes, st
                               ? cuda->common.info.free_bytes - free_bytes - arena_bytes
                               : 0;
     if (!rc)
-        cuda->common.info.outside_bytes = cuda->context_bytes + AH_CUDA_KERNEL_WORKSPACE_BYTES + gone;
+        cuda->common.info.outside_bytes = cuda->context_bytes + ah_cuda_workspace_bytes(cuda) + gone;
     return rc;
 }
 
@@ -201,6 +202,8 @@ int ah_cuda_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_AREN
     cuda->host = (struct ah_host){.isa = ah_isa_detect(), .pool = cuda->host_pool};
     for (unsigned arena = AH_ARENA_PINNED; arena < AH_ARENA_KINDS; arena++)
         cuda->host.arenas[arena] = cuda->arenas[arena].data;
+    cuda->sums_host = (struct ah_host){.isa = cuda->host.isa};
+    memcpy(cuda->sums_host.arenas, cuda->host.arenas, sizeof cuda->host.arenas);
     ah_cuda_near_enter(&cuda->near, &cuda->unpinned);
     return AH_OK;
 }

@@ -28,6 +28,9 @@ static const uint64_t CONTEXT_MOST_BYTES = UINT64_C(1) << 30, CONTEXT_STEP_BYTES
 static int check_options(const struct ah_device_options *options, struct ah_error *err)
 {
     const struct ah_device_throttle *throttle = &options->throttle;
+    if (options->pace.begin)
+        return ah_error_set(err, AH_E_UNSUPPORTED,
+                            "device 'cuda' cannot be paced; pace runs on the device 'cpu'");
     if (throttle->h2d_bytes_per_s > 0 || throttle->d2h_bytes_per_s > 0 || throttle->copy_latency_us > 0 ||
         throttle->host_adam_params_per_s > 0 || throttle->host_bytes_per_s > 0)
         return ah_error_set(err, AH_E_UNSUPPORTED,
@@ -78,6 +81,11 @@ static int check_waits(const struct ah_cuda_device *cuda, struct ah_error *err)
     return AH_OK;
 }
 
+uint64_t ah_cuda_workspace_bytes(const struct ah_cuda_device *cuda)
+{
+    return (cuda->side.stream ? 2 : 1) * (uint64_t)AH_CUDA_KERNEL_WORKSPACE_BYTES;
+}
+
 /* Measures the memory of context and libraries. All else must be open already. */
 static int measure_context(struct ah_cuda_device *cuda, struct ah_error *err)
 {
@@ -91,7 +99,7 @@ static int measure_context(struct ah_cuda_device *cuda, struct ah_error *err)
     int rc = ah_cuda_check(err, cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
     if (rc)
         return rc;
-    uint64_t ours = AH_CUDA_KERNEL_WORKSPACE_BYTES + ah_cuda_products_bytes(cuda->products);
+    uint64_t ours = ah_cuda_workspace_bytes(cuda) + ah_cuda_products_bytes(cuda->products);
     uint64_t taken = total_bytes > free_bytes + ours ? total_bytes - free_bytes - ours : 0;
     cuda->common.info.free_bytes = free_bytes;
     taken = (taken + CONTEXT_STEP_BYTES - 1) / CONTEXT_STEP_BYTES * CONTEXT_STEP_BYTES;
@@ -142,49 +150,22 @@ static int open_products(struct ah_cuda_device *cuda, const struct ah_device_opt
 
 /* ---- lanes ---- */
 
-/* Allocates the memory in which streams wait for the host lane. */
-static int open_signal(struct ah_cuda_device *cuda, struct ah_error *err)
-{
-    void *address = NULL;
-    int rc = ah_cuda_check(err, cudaHostAlloc(&cuda->signal, sizeof(uint64_t), cudaHostAllocMapped),
-                           "cudaHostAlloc");
-    if (rc)
-        return rc;
-    cuda->host_done = cuda->signal;
-    atomic_store(cuda->host_done, 0);
-    rc = ah_cuda_check(err, cudaHostGetDevicePointer(&address, cuda->signal, 0), "cudaHostGetDevicePointer");
-    cuda->host_done_address = (CUdeviceptr)(uintptr_t)address;
-    return rc;
-}
-
-static int open_host_lane(struct ah_cuda_device *cuda, const struct ah_device_options *options,
-                          struct ah_error *err)
-{
-    const struct ah_lane_options lane = {
-        .name = "host", .cpu = cuda->near.cpus[0], .queue = options->queue, .spans = options->spans};
-    const struct ah_pool_options pool = {.threads = cuda->near.threads, .cpus = cuda->near.cpus};
-    int rc = ah_lane_new(&cuda->host_lane, &lane, err);
-    return rc ? rc : ah_pool_new(&cuda->host_pool, &pool, err);
-}
-
 static int open_lanes(struct ah_cuda_device *cuda, const struct ah_device_options *options,
                       struct ah_error *err)
 {
-    int rc = open_signal(cuda, err);
-    if (!rc)
-        rc = ah_cuda_check(err, cudaMalloc(&cuda->workspace, AH_CUDA_KERNEL_WORKSPACE_BYTES), "cudaMalloc");
+    int rc = ah_cuda_check(err, cudaMalloc(&cuda->workspace, AH_CUDA_KERNEL_WORKSPACE_BYTES), "cudaMalloc");
     for (uint32_t lane = 0; lane < AH_CUDA_STREAMS && !rc; lane++)
         rc = ah_cuda_stream_init(&cuda->streams[lane], lane == AH_LANE_COMPUTE, options, err);
     if (!rc)
         rc = ah_cuda_clock_init(&cuda->clock, err);
-    return rc ? rc : open_host_lane(cuda, options, err);
+    return rc ? rc : ah_cuda_workers_open(cuda, options, err);
 }
 
 /* ---- functions of the driver's table ---- */
 
 static void count_reserve(struct ah_cuda_device *cuda)
 {
-    cuda->common.reserve_bytes = cuda->context_bytes + AH_CUDA_CODE_BYTES + AH_CUDA_KERNEL_WORKSPACE_BYTES +
+    cuda->common.reserve_bytes = cuda->context_bytes + AH_CUDA_CODE_BYTES + ah_cuda_workspace_bytes(cuda) +
                                  ah_cuda_products_bytes(cuda->products);
 }
 
@@ -200,6 +181,8 @@ int ah_cuda_open(struct ah_device **ret_device, const struct ah_device_options *
     pthread_mutex_init(&cuda->failure_lock, NULL);
     cuda->common.driver = ah_plugin_driver();
     cuda->index = (int)options->index;
+    cuda->on_failure = options->failed;
+    cuda->on_failure_context = options->failed_context;
     cuda->kept = options->keep ? ah_cuda_kept_find(options->keep, cuda->index) : NULL;
     atomic_store(&cuda->enqueueing, AH_CUDA_STREAMS);
     rc = open_gpu(cuda, options, err);
@@ -243,8 +226,7 @@ int ah_cuda_algorithms(struct ah_device *device, const struct ah_op *product,
 /* Waits until nothing runs, even on lost streams. */
 static void drain_device(struct ah_cuda_device *cuda)
 {
-    if (cuda->host_lane)
-        ah_lane_drain(cuda->host_lane);
+    ah_cuda_workers_drain(cuda);
     for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
         if (cuda->streams[lane].stream)
             (void)cudaStreamSynchronize(cuda->streams[lane].stream);
@@ -303,8 +285,7 @@ void ah_cuda_close(struct ah_device *device)
     ah_cuda_near_leave(&cuda->unpinned);
     ah_cuda_recorder_free(cuda->recorder);
     ah_cuda_recorder_free(cuda->recorded);
-    ah_lane_free(cuda->host_lane);
-    ah_pool_free(cuda->host_pool);
+    ah_cuda_workers_release(cuda);
     ah_cuda_warm_release(&cuda->warm);
     ah_cuda_products_free(cuda->products);
     ah_cuda_clock_release(&cuda->clock);
@@ -313,8 +294,6 @@ void ah_cuda_close(struct ah_device *device)
     ah_cuda_release_arenas(cuda);
     if (cuda->workspace)
         (void)cudaFree(cuda->workspace);
-    if (cuda->signal)
-        (void)cudaFreeHost(cuda->signal);
     (void)cudaGetLastError(); /* no later call should report errors of closing */
     pthread_mutex_destroy(&cuda->lock);
     pthread_mutex_destroy(&cuda->failure_lock);

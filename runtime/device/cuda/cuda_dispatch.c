@@ -32,10 +32,11 @@ static ah_cuda_kernel_fn *const kernels[AH_OP_KINDS] = {
 
 bool ah_cuda_supports(enum ah_op_kind kind)
 {
-    return kernels[kind] || kind == AH_OP_MATMUL || kind == AH_OP_CALL;
+    return kernels[kind] || kind == AH_OP_MATMUL || kind == AH_OP_CALL || kind == AH_OP_SEND ||
+           kind == AH_OP_RECEIVE;
 }
 
-static void *address_of(const struct ah_cuda_device *cuda, struct ah_ref ref)
+void *ah_cuda_operand(const struct ah_cuda_device *cuda, struct ah_ref ref)
 {
     unsigned char *arena = ref.arena == AH_ARENA_DEVICE ? cuda->device_arena : cuda->arenas[ref.arena].data;
     return ref.arena == AH_ARENA_NONE ? NULL : arena + ref.offset_bytes;
@@ -58,7 +59,7 @@ static int copy_over_link(const struct ah_cuda_device *cuda, uint32_t lane, cons
     for (uint64_t left = op->u.copy.bytes, bytes; left > 0 && rc == cudaSuccess; left -= bytes) {
         uint64_t rest = piece_rest(cuda, host, op->u.copy.bytes - left);
         bytes = left < rest ? left : rest;
-        rc = cudaMemcpyAsync(address_of(cuda, to), address_of(cuda, from), bytes, way,
+        rc = cudaMemcpyAsync(ah_cuda_operand(cuda, to), ah_cuda_operand(cuda, from), bytes, way,
                              cuda->streams[lane].stream);
         to.offset_bytes += bytes;
         from.offset_bytes += bytes;
@@ -66,17 +67,25 @@ static int copy_over_link(const struct ah_cuda_device *cuda, uint32_t lane, cons
     return ah_cuda_check(err, rc, "cudaMemcpyAsync");
 }
 
-int ah_cuda_dispatch(struct ah_cuda_device *cuda, uint32_t lane, const struct ah_op *op, struct ah_error *err)
+static int launch_on(struct ah_cuda_device *cuda, cudaStream_t stream, void *workspace,
+                     const struct ah_op *op, struct ah_error *err)
 {
-    if (lane != AH_LANE_COMPUTE)
-        return copy_over_link(cuda, lane, op, err);
-    struct ah_cuda_launch launch = {.op = op,
-                                    .stream = cuda->streams[lane].stream,
-                                    .workspace = cuda->workspace,
-                                    .processors = cuda->processors};
+    struct ah_cuda_launch launch = {
+        .op = op, .stream = stream, .workspace = workspace, .processors = cuda->processors};
     for (size_t i = 0; i < AH_OP_ARGS; i++)
-        launch.arg[i] = address_of(cuda, op->arg[i]);
+        launch.arg[i] = ah_cuda_operand(cuda, op->arg[i]);
     if (op->kind == AH_OP_MATMUL)
         return ah_cuda_products_run(cuda->products, &launch, err);
     return ah_cuda_check(err, kernels[op->kind](&launch), "the launch of its kernel");
+}
+
+int ah_cuda_dispatch(struct ah_cuda_device *cuda, uint32_t lane, const struct ah_op *op, struct ah_error *err)
+{
+    return lane == AH_LANE_COMPUTE ? launch_on(cuda, cuda->streams[lane].stream, cuda->workspace, op, err)
+                                   : copy_over_link(cuda, lane, op, err);
+}
+
+int ah_cuda_dispatch_side(struct ah_cuda_device *cuda, const struct ah_op *op, struct ah_error *err)
+{
+    return launch_on(cuda, cuda->side.stream, cuda->side.workspace, op, err);
 }

@@ -7,8 +7,9 @@
  *     cuda_device.c    open, prepare, close
  *     arenas.c    reserve: GPU and host memory
  *     pinned.c    locked host memory, which may outlive the device
- *     cuda_lanes.c     submit and wait, for both kinds of lanes
+ *     cuda_lanes.c     submit and wait, for both kinds of lanes; failures
  *     streams.c   compute, h2d and d2h: one stream each, with events
+ *     workers.c   the other lanes: a thread each
  *     cuda_dispatch.c  puts an op on a stream
  *     stalls.c    what each lane is doing when nothing moves
  *     warm.c      kernels loaded before the first op
@@ -30,21 +31,38 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* The first lanes are streams. */
-enum { AH_CUDA_STREAMS = 3 };
+/* The first lanes are streams; the others are workers. */
+enum { AH_CUDA_STREAMS = 3, AH_CUDA_WORKERS = AH_DEVICE_LANES_ALL - AH_CUDA_STREAMS };
 _Static_assert((int)AH_LANE_COMPUTE < AH_CUDA_STREAMS && (int)AH_LANE_H2D < AH_CUDA_STREAMS &&
                    (int)AH_LANE_D2H < AH_CUDA_STREAMS && (int)AH_LANE_HOST == AH_CUDA_STREAMS,
                "streams have the first numbers of lanes");
 
-/* An op on its way through the host lane: the payload of a lane's job. */
-struct ah_cuda_host_task {
+/* An op on its way through a worker: the payload of a lane's job. */
+struct ah_cuda_task {
     struct ah_cuda_device *cuda;
+    uint32_t lane;
     uint64_t ticket, tag;
     uint64_t after[AH_CUDA_STREAMS]; /* the stream tickets to wait for; 0: none */
     struct ah_op op;
 };
 
-_Static_assert(sizeof(struct ah_cuda_host_task) <= AH_LANE_PAYLOAD_MAX, "a task fits a lane's payload");
+_Static_assert(sizeof(struct ah_cuda_task) <= AH_LANE_PAYLOAD_MAX, "a task fits a lane's payload");
+
+/* A lane that is a thread (workers.c). */
+struct ah_cuda_worker {
+    struct ah_lane *lane; /* owned; NULL: the device has no such lane */
+    uint64_t submitted;   /* last ticket; only for the submitter */
+    /* The last finished ticket, in locked host memory, so that streams can wait for it. */
+    _Atomic uint64_t *done; /* points into the device's `signal` */
+    CUdeviceptr done_address;
+};
+
+/* What the lane `sums` needs to run kernels beside the compute lane. */
+struct ah_cuda_side {
+    cudaStream_t stream; /* owned; NULL: there is no such lane */
+    cudaEvent_t done;    /* owned; recorded after each op */
+    void *workspace;     /* owned */
+};
 
 /* An op on a stream, from its submission until its times are read. */
 struct ah_cuda_queued {
@@ -114,14 +132,13 @@ struct ah_cuda_device {
     struct ah_cuda_pinning pinning;          /* of the pinned arena */
     struct ah_cuda_kept *kept;               /* borrowed; NULL: nothing outlives the device */
 
-    struct ah_lane *host_lane; /* owned */
-    struct ah_pool *host_pool; /* owned */
-    struct ah_host host;
-    uint64_t host_submitted; /* last ticket of the host lane; only for the submitter */
-    /* The host lane's last finished ticket, in locked host memory, so that streams can wait for it. */
-    void *signal;                /* owned */
-    _Atomic uint64_t *host_done; /* points into `signal` */
-    CUdeviceptr host_done_address;
+    struct ah_cuda_worker workers[AH_CUDA_WORKERS]; /* lane AH_CUDA_STREAMS + i */
+    struct ah_pool *host_pool;                      /* owned; of the lane `host` */
+    struct ah_host host, sums_host;                 /* what these lanes run on the processor */
+    struct ah_cuda_side side;
+    void *signal;                                                  /* owned */
+    void (*on_failure)(void *context, const struct ah_error *why); /* (optional) */
+    void *on_failure_context;
 
     pthread_mutex_t lock;
 
@@ -144,6 +161,11 @@ static inline struct ah_cuda_device *ah_cuda_of(struct ah_device *device)
     return (struct ah_cuda_device *)device;
 }
 
+static inline struct ah_cuda_worker *ah_cuda_worker(struct ah_cuda_device *cuda, uint32_t lane)
+{
+    return &cuda->workers[lane - AH_CUDA_STREAMS];
+}
+
 static inline struct ah_cuda_queued *ah_cuda_queued(const struct ah_cuda_stream *stream, uint64_t ticket)
 {
     return &stream->queue[(ticket - 1) % stream->capacity];
@@ -161,6 +183,8 @@ int ah_cuda_describe(int index, struct ah_device_info *ret_info, struct cudaDevi
 int ah_cuda_count(int *ret_n, struct ah_error *err);
 
 /* cuda_device.c */
+/* Returns the device memory that kernels use as workspace. */
+uint64_t ah_cuda_workspace_bytes(const struct ah_cuda_device *cuda);
 int ah_cuda_open(struct ah_device **ret_device, const struct ah_device_options *options,
                  struct ah_error *err);
 void ah_cuda_close(struct ah_device *device);
@@ -231,11 +255,24 @@ void ah_cuda_pause(struct ah_cuda_device *cuda, uint64_t since_ns);
 uint64_t ah_cuda_pulse(struct ah_device *device);
 void ah_cuda_head(struct ah_device *device, uint32_t lane, struct ah_device_head *ret_head);
 
+/* workers.c. Opens the lane `host` and, if the options ask for them, those for messages. */
+int ah_cuda_workers_open(struct ah_cuda_device *cuda, const struct ah_device_options *options,
+                         struct ah_error *err);
+void ah_cuda_worker_submit(struct ah_cuda_device *cuda, const struct ah_submission *submission);
+size_t ah_cuda_worker_spans(struct ah_cuda_device *cuda, uint32_t lane, uint64_t after,
+                            struct ah_span *ret_spans, size_t max);
+void ah_cuda_workers_drain(struct ah_cuda_device *cuda);
+/* Ends the threads. Their lanes must be empty. */
+void ah_cuda_workers_release(struct ah_cuda_device *cuda);
+
 /* cuda_dispatch.c */
 bool ah_cuda_supports(enum ah_op_kind kind);
 /* Puts the op on the stream of a lane. */
 int ah_cuda_dispatch(struct ah_cuda_device *cuda, uint32_t lane, const struct ah_op *op,
                      struct ah_error *err);
+/* Puts an op of the lane `sums` on the side stream. Its operands are on the GPU or in pinned memory. */
+int ah_cuda_dispatch_side(struct ah_cuda_device *cuda, const struct ah_op *op, struct ah_error *err);
+void *ah_cuda_operand(const struct ah_cuda_device *cuda, struct ah_ref ref);
 
 /* warm.c */
 int ah_cuda_warm_add(struct ah_cuda_device *cuda, const struct ah_op *ops, size_t n, struct ah_error *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lanes of a GPU: compute, h2d and d2h are streams (streams.c); the host lane is a thread and its pool, as on every
- * device (base/lane.h, host/host.h).
+ * Lanes of a GPU: compute, h2d and d2h are streams (streams.c). The host lane and those for messages are workers
+ * (workers.c): threads, as on every device (base/lane.h).
  *
  * ORDER
  * 1. One thread submits. An op is enqueued at once, after the waits that it names. So all streams together are filled
@@ -9,27 +9,29 @@
  * 2. Each ticket has an event: `end` of its slot, recorded after the op. Ticket + `capacity` reuses the slot, but only
  *    once the op has been seen to be done; from then on no stream is told to wait for the old ticket. So an event for
  *    which a stream waits always belongs to the right ticket.
- * 3. A stream waits for another stream by that event (cudaStreamWaitEvent), and for the host lane by the value of
- *    `host_done` in locked memory (cuStreamWaitValue64). The host lane raises this value to an op's ticket after the
- *    op, even if the op failed or was skipped. Before an op starts, the host lane's thread polls the events for which
+ * 3. A stream waits for another stream by that event (cudaStreamWaitEvent), and for a worker by the value of the
+ *    worker's `done` in locked memory (cuStreamWaitValue64). A worker raises this value to an op's ticket after the
+ *    op, even if the op failed or was skipped. Before an op starts, the worker's thread polls the events for which
  *    the op waits. A thread that has seen a stream's event sees what the stream wrote to the host; a stream that has
  *    seen the value sees what the host wrote.
  *
  * NO DEADLOCK
  * 4. By 1, the oldest op that is not done has no unmet wait. Even if the streams shared one hardware queue, this op
  *    would be at its head, so everything can run in the order of submission. Separate queues for the streams, as in
- *    CUDA (up to CUDA_DEVICE_MAX_CONNECTIONS), only let the streams overlap.
+ *    CUDA (up to CUDA_DEVICE_MAX_CONNECTIONS), only let the streams overlap. Work of messages is the exception: a
+ *    worker enqueues it late, on its own stream. So with messages, streams need separate queues. CUDA has eight; there
+ *    are three lanes, the side stream and NCCL's.
  * 5. The submitter waits only while a lane's queue is full of older ops. A stream's queue is so short that the driver
- *    never blocks inside a call, where it could keep the host lane from polling events.
+ *    never blocks inside a call, where it could keep workers from polling events.
  *
  * FAILURE
- * 6. `failed` is set once, after `failure` is complete. From then on ops of the host lane and newly submitted ops of
+ * 6. `failed` is set once, after `failure` is complete. From then on ops of workers and newly submitted ops of
  *    streams are skipped. Ops already in streams cannot be taken back: they run, behind their waits, on whatever is in
  *    the arenas. Their results are useless, and nothing reports them as good.
- * 7. Every wait ends. Streams run what is enqueued, events are recorded even for skipped ops, and `host_done` keeps
- *    rising. If the GPU itself fails, every later call says so (an error that "sticks"). Then the streams are `lost`
- *    and all their tickets count as done, since the GPU no longer touches memory. The same holds if an event could not
- *    be recorded or queried; close() then waits for the streams themselves.
+ * 7. Every wait ends. Streams run what is enqueued, events are recorded even for skipped ops, and `done` of workers
+ *    keeps rising. If the GPU itself fails, every later call says so (an error that "sticks"). Then the streams are
+ *    `lost` and all their tickets count as done, since the GPU no longer touches memory. The same holds if an event
+ *    could not be recorded or queried; close() then waits for the streams themselves.
  * 8. The failure names the op whose call failed. If no call failed but the GPU did, the failure names the oldest
  *    unfinished op of the first lane that has any; compute is the first lane.
  *
@@ -40,7 +42,6 @@
  * Operations".
  */
 #include "runtime/device/cuda/cuda_internal.h"
-#include "runtime/device/math/math.h"
 
 /* ---- failure ---- */
 
@@ -50,12 +51,15 @@ void ah_cuda_fail(struct ah_cuda_device *cuda, const struct ah_cuda_culprit *cul
     ah_error_prefix(why, rc, "op '%s' on lane '%s'", ah_op_name(culprit->kind),
                     ah_device_lane_name(culprit->lane));
     pthread_mutex_lock(&cuda->failure_lock);
-    if (!atomic_load(&cuda->failed)) {
+    const bool first = !atomic_load(&cuda->failed);
+    if (first) {
         cuda->failure = *why;
         cuda->common.failed = (struct ah_device_failed){true, culprit->lane, culprit->tag};
         atomic_store(&cuda->failed, true);
     }
     pthread_mutex_unlock(&cuda->failure_lock);
+    if (first && cuda->on_failure)
+        cuda->on_failure(cuda->on_failure_context, why);
 }
 
 static int first_failure(struct ah_cuda_device *cuda, struct ah_error *err)
@@ -68,54 +72,6 @@ static int first_failure(struct ah_cuda_device *cuda, struct ah_error *err)
         *err = cuda->failure;
     pthread_mutex_unlock(&cuda->failure_lock);
     return rc;
-}
-
-/* ---- the host lane ---- */
-
-static void await_streams(void *payload)
-{
-    const struct ah_cuda_host_task *task = payload;
-    for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
-        if (task->after[lane])
-            ah_cuda_stream_wait(task->cuda, lane, task->after[lane]);
-}
-
-static void run_host_op(void *payload)
-{
-    struct ah_cuda_host_task *task = payload;
-    struct ah_cuda_device *cuda = task->cuda;
-    struct ah_error why = {0};
-    int rc = AH_OK;
-    if (!atomic_load(&cuda->failed)) {
-        if (ah_math_does(task->op.kind))
-            ah_math_run(&cuda->host, &task->op);
-        else
-            rc = ah_host_run(&cuda->host, &task->op, &why);
-    }
-    if (rc)
-        ah_cuda_fail(cuda, &(struct ah_cuda_culprit){AH_LANE_HOST, task->op.kind, task->tag}, rc, &why);
-    atomic_store_explicit(cuda->host_done, task->ticket, memory_order_release);
-}
-
-static void host_submit(struct ah_cuda_device *cuda, const struct ah_submission *submission)
-{
-    struct ah_cuda_host_task task = {
-        .cuda = cuda, .ticket = ++cuda->host_submitted, .tag = submission->tag, .op = *submission->op};
-    bool any = false;
-    for (uint32_t i = 0; i < submission->n_waits; i++) {
-        struct ah_wait wait = submission->waits[i];
-        if (wait.lane == AH_LANE_HOST || wait.ticket <= task.after[wait.lane])
-            continue;
-        task.after[wait.lane] = wait.ticket;
-        any = true;
-    }
-    const struct ah_lane_job job = {.await = any ? await_streams : NULL,
-                                    .run = run_host_op,
-                                    .payload = &task,
-                                    .payload_bytes = sizeof task,
-                                    .tag = submission->tag};
-    (void)ah_lane_submit(cuda->host_lane, &job,
-                         NULL); /* fails only for jobs that are too large or wait for themselves */
 }
 
 /* ---- functions of the driver's table ---- */
@@ -139,8 +95,8 @@ int ah_cuda_submit(struct ah_device *device, const struct ah_submission *submiss
         return rc;
     (void)cudaSetDevice(cuda->index); /* for the calling thread; if this fails, so do the calls after it */
     for (size_t i = 0; i < n; i++) {
-        if (submissions[i].lane == AH_LANE_HOST)
-            host_submit(cuda, &submissions[i]);
+        if (submissions[i].lane >= AH_CUDA_STREAMS)
+            ah_cuda_worker_submit(cuda, &submissions[i]);
         else
             ah_cuda_stream_submit(cuda, &submissions[i]);
     }
@@ -150,8 +106,8 @@ int ah_cuda_submit(struct ah_device *device, const struct ah_submission *submiss
 int ah_cuda_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err)
 {
     struct ah_cuda_device *cuda = ah_cuda_of(device);
-    if (lane == AH_LANE_HOST)
-        ah_lane_wait(cuda->host_lane, ticket);
+    if (lane >= AH_CUDA_STREAMS)
+        ah_lane_wait(ah_cuda_worker(cuda, lane)->lane, ticket);
     else
         ah_cuda_stream_wait(cuda, lane, ticket);
     return first_failure(cuda, err);
@@ -160,8 +116,8 @@ int ah_cuda_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, struc
 uint64_t ah_cuda_done(struct ah_device *device, uint32_t lane)
 {
     struct ah_cuda_device *cuda = ah_cuda_of(device);
-    if (lane == AH_LANE_HOST)
-        return ah_lane_done(cuda->host_lane);
+    if (lane >= AH_CUDA_STREAMS)
+        return ah_lane_done(ah_cuda_worker(cuda, lane)->lane);
     (void)cudaSetDevice(cuda->index);
     return ah_cuda_stream_done(cuda, lane);
 }
@@ -189,26 +145,10 @@ int ah_cuda_wait_any(struct ah_device *device, const struct ah_wait *waits, size
     return rc;
 }
 
-static size_t host_spans(struct ah_cuda_device *cuda, uint64_t after, struct ah_span *ret_spans, size_t max)
-{
-    enum { AT_ONCE = 64 };
-    struct ah_lane_span some[AT_ONCE];
-    size_t n = 0, found = AT_ONCE;
-    while (n < max && found == AT_ONCE) {
-        found = ah_lane_spans(cuda->host_lane, after, some, max - n < AT_ONCE ? max - n : AT_ONCE);
-        for (size_t i = 0; i < found; i++, n++)
-            ret_spans[n] = (struct ah_span){some[i].ticket,   some[i].tag,    some[i].ready_ns,
-                                            some[i].start_ns, some[i].end_ns, 0};
-        if (n)
-            after = ret_spans[n - 1].ticket;
-    }
-    return n;
-}
-
 size_t ah_cuda_spans(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
                      size_t max)
 {
     struct ah_cuda_device *cuda = ah_cuda_of(device);
-    return lane == AH_LANE_HOST ? host_spans(cuda, after, ret_spans, max)
-                                : ah_cuda_stream_spans(cuda, lane, after, ret_spans, max);
+    return lane >= AH_CUDA_STREAMS ? ah_cuda_worker_spans(cuda, lane, after, ret_spans, max)
+                                   : ah_cuda_stream_spans(cuda, lane, after, ret_spans, max);
 }

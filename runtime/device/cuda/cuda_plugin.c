@@ -8,6 +8,7 @@ static const struct ah_device_driver driver = {
     .abi = AH_DEVICE_ABI,
     .layout = AH_DEVICE_LAYOUT,
     .name = "cuda",
+    .messages = true,
     .probe = ah_cuda_probe,
     .open = ah_cuda_open,
     .close = ah_cuda_close,

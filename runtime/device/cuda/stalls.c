@@ -11,11 +11,14 @@
 uint64_t ah_cuda_pulse(struct ah_device *device)
 {
     struct ah_cuda_device *cuda = ah_cuda_of(device);
-    uint64_t pulse = ah_lane_done(cuda->host_lane);
+    const struct ah_lane *host = ah_cuda_worker(cuda, AH_LANE_HOST)->lane;
+    uint64_t pulse = 0;
     for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
         pulse += atomic_load(&cuda->streams[lane].done) + atomic_load(&cuda->streams[lane].submitted);
-    if (ah_lane_busy(cuda->host_lane))
-        pulse += ah_lane_cpu_ns(cuda->host_lane) + ah_pool_cpu_ns(cuda->host_pool);
+    for (uint32_t lane = AH_CUDA_STREAMS; lane < device->lanes; lane++)
+        pulse += ah_lane_done(ah_cuda_worker(cuda, lane)->lane);
+    if (ah_lane_busy(host))
+        pulse += ah_lane_cpu_ns(host) + ah_pool_cpu_ns(cuda->host_pool);
     return pulse;
 }
 
@@ -57,11 +60,11 @@ static void stream_head(struct ah_cuda_device *cuda, uint32_t lane, struct ah_de
         ret_head->note = "the driver blocks the thread that enqueues the next op";
 }
 
-static void host_head(struct ah_cuda_device *cuda, struct ah_device_head *ret_head)
+static void worker_head(struct ah_cuda_device *cuda, uint32_t lane, struct ah_device_head *ret_head)
 {
     struct ah_lane_head head;
-    struct ah_cuda_host_task task;
-    ah_lane_head(cuda->host_lane, &head, &task, sizeof task);
+    struct ah_cuda_task task;
+    ah_lane_head(ah_cuda_worker(cuda, lane)->lane, &head, &task, sizeof task);
     ret_head->submitted = head.submitted;
     ret_head->done = head.done;
     ret_head->any = head.any;
@@ -69,16 +72,20 @@ static void host_head(struct ah_cuda_device *cuda, struct ah_device_head *ret_he
         return;
     ret_head->kind = task.op.kind;
     ret_head->tag = task.tag;
-    for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
-        if (task.after[lane])
-            ret_head->waits[ret_head->n_waits++] = (struct ah_wait){lane, task.after[lane]};
+    for (uint32_t other = 0; other < AH_CUDA_STREAMS; other++)
+        if (task.after[other])
+            ret_head->waits[ret_head->n_waits++] = (struct ah_wait){other, task.after[other]};
+    for (size_t i = 0; i < head.n_waits; i++)
+        for (uint32_t other = AH_CUDA_STREAMS; other < cuda->common.lanes; other++)
+            if (ah_cuda_worker(cuda, other)->lane == head.waits[i].lane)
+                ret_head->waits[ret_head->n_waits++] = (struct ah_wait){other, head.waits[i].ticket};
 }
 
 void ah_cuda_head(struct ah_device *device, uint32_t lane, struct ah_device_head *ret_head)
 {
     *ret_head = (struct ah_device_head){0};
-    if (lane == AH_LANE_HOST)
-        host_head(ah_cuda_of(device), ret_head);
+    if (lane >= AH_CUDA_STREAMS)
+        worker_head(ah_cuda_of(device), lane, ret_head);
     else
         stream_head(ah_cuda_of(device), lane, ret_head);
 }

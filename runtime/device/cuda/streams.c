@@ -310,13 +310,14 @@ static int enqueue_wait(struct ah_cuda_device *cuda, uint32_t lane, struct ah_wa
     cudaStream_t stream = cuda->streams[lane].stream;
     if (wait.lane == lane)
         return AH_OK;
-    if (wait.lane == AH_LANE_HOST) {
-        if (ah_lane_done(cuda->host_lane) >= wait.ticket)
+    if (wait.lane >= AH_CUDA_STREAMS) {
+        const struct ah_cuda_worker *worker = ah_cuda_worker(cuda, wait.lane);
+        if (ah_lane_done(worker->lane) >= wait.ticket)
             return AH_OK;
         *ret_waits = true;
         return ah_cuda_check(err,
                              (cudaError_t)cuda->driver.stream_wait_value(
-                                 stream, cuda->host_done_address, wait.ticket, CU_STREAM_WAIT_VALUE_GEQ),
+                                 stream, worker->done_address, wait.ticket, CU_STREAM_WAIT_VALUE_GEQ),
                              "cuStreamWaitValue64");
     }
     if (ah_cuda_stream_done(cuda, wait.lane) >= wait.ticket)

@@ -35,16 +35,18 @@ static bool same_sort(const struct ah_op *a, const struct ah_op *b)
     return true;
 }
 
-/* True if the op can run on the compute lane: all operands are in the GPU's memory. */
-static bool is_compute(const struct ah_op *op)
+/* True if the op has a kernel: all operands are in the GPU's memory or, in sums over ranks, in pinned memory. */
+static bool is_kernel(const struct ah_op *op)
 {
+    const bool adds = op->kind == AH_OP_CAST || op->kind == AH_OP_ACCUMULATE;
     bool any = false;
     for (size_t i = 0; i < AH_OP_ARGS; i++) {
-        if (op->arg[i].arena != AH_ARENA_NONE && op->arg[i].arena != AH_ARENA_DEVICE)
+        const uint32_t arena = op->arg[i].arena;
+        if (arena != AH_ARENA_NONE && arena != AH_ARENA_DEVICE && !(adds && arena == AH_ARENA_PINNED))
             return false;
-        any = any || op->arg[i].arena == AH_ARENA_DEVICE;
+        any = any || arena == AH_ARENA_DEVICE;
     }
-    return any;
+    return any && op->kind != AH_OP_SEND && op->kind != AH_OP_RECEIVE;
 }
 
 static int add_op(struct ah_cuda_warm *warm, const struct ah_op *op, struct ah_error *err)
@@ -68,7 +70,7 @@ int ah_cuda_warm_add(struct ah_cuda_device *cuda, const struct ah_op *ops, size_
 {
     int rc = AH_OK;
     for (size_t i = 0; i < n && !cuda->common.is_reserved && !rc; i++)
-        if (is_compute(&ops[i]))
+        if (is_kernel(&ops[i]))
             rc = add_op(&cuda->warm, &ops[i], err);
     return rc;
 }

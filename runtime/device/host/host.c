@@ -227,7 +227,8 @@ static int run_call(const struct task *task, struct ah_error *err)
 static int run_message(const struct task *task, struct ah_error *err)
 {
     const struct ah_op_message *message = &task->op->u.message;
-    const struct ah_op_moved moved = {message->channel, message->more, pointer(task, 0), message->bytes};
+    const struct ah_op_moved moved = {message->channel, message->more, pointer(task, 0), message->bytes,
+                                      task->host->arenas[AH_ARENA_DEVICE]};
     return message->move(message->context, &moved, err);
 }
 

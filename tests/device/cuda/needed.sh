@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # needed.sh PLUGIN: of shared libraries the plugin needs the C library alone, so that it loads wherever autohete runs,
-# and it exports its one symbol.
+# and it exports its symbols alone: the device's and, if built with NCCL, that of messages.
 set -euo pipefail
 
 plugin=$1
@@ -19,8 +19,8 @@ if readelf -dW "$plugin" | grep -E 'RPATH|RUNPATH'; then
     echo "the plugin searches folders of the machine that built it" >&2
     exit 1
 fi
-exported=$(nm -D --defined-only "$plugin" | awk '{print $3}')
-[ "$exported" = ah_plugin_driver ] || {
+exported=$(nm -D --defined-only "$plugin" | awk '{print $3}' | sort | tr '\n' ' ')
+[ "$exported" = "ah_plugin_driver " ] || [ "$exported" = "ah_comm_plugin ah_plugin_driver " ] || {
     echo "the plugin exports: $exported" >&2
     exit 1
 }

@@ -100,7 +100,8 @@ static cudaError_t enter(const char *call)
 static bool enqueues(const char *call)
 {
     static const char *const names[] = {"cudaMemcpyAsync",     "cudaMemsetAsync",     "cudaLaunchKernel",
-                                        "cudaStreamWaitEvent", "cuStreamWaitValue64", "cudaEventRecord"};
+                                        "cudaStreamWaitEvent", "cuStreamWaitValue64", "cudaEventRecord",
+                                        "ncclGroupEnd"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], call) == 0)
             return true;

@@ -38,6 +38,10 @@
  *     cupti=VERSION, drop=N          CUPTI's version; it loses one of N records
  *     cublaslt=VERSION               cuBLASLt's version, 130100 for 13.1.0
  *     plain=1                        cuBLASLt has no products with epilogues
+ *     nccl=VERSION                   NCCL's version, 22809 for 2.28.9
+ *     nccl_fails_at=N                an asynchronous error of NCCL at a world's Nth message
+ *     nccl_slow=N                    a communicator is ready after N more looks at its state
+ *     nccl_absent=1                  a communicator never becomes ready, as if a rank did not come
  */
 #ifndef AH_TESTS_DOUBLE_CUDA_DOUBLE_H
 #define AH_TESTS_DOUBLE_CUDA_DOUBLE_H
@@ -98,8 +102,10 @@ struct cuda_double {
     unsigned cublaslt_version;           /* 0: its headers' version */
     unsigned plain;                      /* 1: cuBLASLt has no epilogues */
     char skip[CUDA_DOUBLE_NAME_MAX];     /* kernels with this in their name do nothing; "": none */
-    unsigned drop;                       /* CUPTI loses one of `drop` records; 0: none */
-    unsigned cupti_buffer_bytes;         /* bytes that CUPTI uses of a buffer; 0: all */
+    unsigned nccl_version;               /* 0: its header's version */
+    unsigned nccl_fails_at, nccl_slow, nccl_absent;
+    unsigned drop;               /* CUPTI loses one of `drop` records; 0: none */
+    unsigned cupti_buffer_bytes; /* bytes that CUPTI uses of a buffer; 0: all */
 };
 
 /* Returns one device of 1 GiB and 4 processors, changed by the environment. */

@@ -58,9 +58,9 @@ size_t double_pinned_ranges(void);
 /* launches.c */
 void double_forget_kernels(void);
 
-/* driver.c. double_awaits_values() is true if a stream waits for a value or has such a wait queued. double_idle() is
- * for calls in which the driver may wait until the GPU is idle. Such a call is misuse while a stream waits for a value,
- * since the host should write the value, but waits for the driver. */
+/* driver.c. double_awaits_values() is true if a stream of the thread's device waits for a value or has such a wait
+ * queued. double_idle() is for calls in which the driver may wait until the GPU is idle. Such a call is misuse while a
+ * stream waits for a value, since the host should write the value, but waits for the driver. */
 bool double_awaits_values(void);
 cudaError_t double_idle(const char *call);
 
@@ -95,7 +95,8 @@ struct double_work {
 cudaError_t double_check_device(cudaStream_t stream, int device, const char *what);
 cudaError_t double_enqueue(cudaStream_t stream, const struct double_work *work);
 uint32_t double_stream_id(cudaStream_t stream); /* 0: none */
-void double_wait_for_all_streams(void);
+void double_wait_for_all_streams(void);         /* of the thread's device */
+int double_stream_device(cudaStream_t stream);  /* -1: none */
 uint64_t double_now_ns(void);
 void double_sleep_us(unsigned us);
 size_t double_streams(void);

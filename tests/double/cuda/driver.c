@@ -11,11 +11,12 @@
 
 enum { POLLS_BEFORE_SLEEP = 100, POLL_US = 20 };
 
-static unsigned waits_enqueued; /* number of waits, in all streams, that are not yet met */
+/* By device, the number of waits, in all its streams, that are not yet met. */
+static unsigned waits_enqueued[CUDA_DOUBLE_DEVICES];
 
 bool double_awaits_values(void)
 {
-    return __atomic_load_n(&waits_enqueued, __ATOMIC_ACQUIRE) > 0;
+    return __atomic_load_n(&waits_enqueued[double_device()], __ATOMIC_ACQUIRE) > 0;
 }
 
 cudaError_t double_idle(const char *call)
@@ -30,6 +31,7 @@ struct value {
     uint64_t *place;
     uint64_t value;
     unsigned flags;
+    int device;
 };
 
 static bool met(const struct value *wait)
@@ -56,7 +58,7 @@ static cudaError_t run_wait(void *payload, char *report)
             (void)sched_yield();
         else
             double_sleep_us(POLL_US);
-    (void)__atomic_sub_fetch(&waits_enqueued, 1, __ATOMIC_RELEASE);
+    (void)__atomic_sub_fetch(&waits_enqueued[wait->device], 1, __ATOMIC_RELEASE);
     return cudaSuccess;
 }
 
@@ -72,7 +74,10 @@ static cudaError_t run_write(void *payload, char *report)
 static cudaError_t enqueue(CUstream stream, double_run_fn *run, CUdeviceptr place, uint64_t value,
                            unsigned flags)
 {
-    struct value work = {.place = (uint64_t *)(uintptr_t)place, .value = value, .flags = flags};
+    struct value work = {.place = (uint64_t *)(uintptr_t)place,
+                         .value = value,
+                         .flags = flags,
+                         .device = double_stream_device(stream)};
     enum double_place found = double_place_of(work.place, sizeof *work.place);
     if (place % sizeof value || (found != PLACE_DEVICE && found != PLACE_PINNED))
         return double_misuse(cudaErrorInvalidValue, "a stream's value lies in %s, or is not aligned",
@@ -85,10 +90,13 @@ static CUresult wait_value(CUstream stream, CUdeviceptr place, cuuint64_t value,
     cudaError_t rc = double_enter("cuStreamWaitValue64");
     if (rc)
         return (CUresult)rc;
-    (void)__atomic_add_fetch(&waits_enqueued, 1, __ATOMIC_RELAXED);
+    const int device = double_stream_device(stream);
+    if (device < 0)
+        return (CUresult)cudaErrorInvalidResourceHandle;
+    (void)__atomic_add_fetch(&waits_enqueued[device], 1, __ATOMIC_RELAXED);
     rc = enqueue(stream, run_wait, place, value, flags);
     if (rc)
-        (void)__atomic_sub_fetch(&waits_enqueued, 1, __ATOMIC_RELAXED);
+        (void)__atomic_sub_fetch(&waits_enqueued[device], 1, __ATOMIC_RELAXED);
     return (CUresult)rc;
 }
 

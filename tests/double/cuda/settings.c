@@ -106,6 +106,10 @@ static void set(struct cuda_double *settings, char *item)
                    {"cupti", &settings->cupti_version},
                    {"cublaslt", &settings->cublaslt_version},
                    {"plain", &settings->plain},
+                   {"nccl", &settings->nccl_version},
+                   {"nccl_fails_at", &settings->nccl_fails_at},
+                   {"nccl_slow", &settings->nccl_slow},
+                   {"nccl_absent", &settings->nccl_absent},
                    {"drop", &settings->drop}};
     char copy[1024];
     (void)snprintf(copy, sizeof copy, "%s", item);

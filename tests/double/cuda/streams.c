@@ -183,6 +183,12 @@ uint32_t double_stream_id(cudaStream_t handle)
     return stream ? stream->id : 0;
 }
 
+int double_stream_device(cudaStream_t handle)
+{
+    const struct CUstream_st *stream = stream_of(handle);
+    return stream ? stream->device : -1;
+}
+
 static struct work *new_work(const struct CUstream_st *stream, const struct double_work *wanted)
 {
     size_t bytes = sizeof(struct work) + (wanted->payload_bytes + WORK_ALIGN - 1) / WORK_ALIGN * WORK_ALIGN;
@@ -231,9 +237,12 @@ static void wait_for(struct CUstream_st *stream)
 
 void double_wait_for_all_streams(void)
 {
+    const int device = double_device();
     for (size_t i = 0; i <= STREAMS_MAX; i++) {
         pthread_mutex_lock(&double_lock);
         struct CUstream_st *stream = i < STREAMS_MAX ? streams[i] : default_stream;
+        if (stream && i < STREAMS_MAX && stream->device != device)
+            stream = NULL;
         pthread_mutex_unlock(&double_lock);
         if (stream)
             wait_for(stream);

@@ -15,6 +15,8 @@
 #define AH_TESTS_PROPERTY_TRAIN_PIPELINE_H
 
 #include "runtime/comm/loop/loop.h"
+#include "runtime/comm/nccl.h"
+#include "runtime/train/links.h"
 #include "schemas/cluster_plan.h"
 #include "tests/golden/train/case.h"
 
@@ -33,6 +35,7 @@ struct pipeline_stage {
     struct ah_batches batches, held_out_batches;
     struct ah_trainer_options options;
     struct ah_trainer_rank rank;
+    struct ah_comm_nccl nccl; /* boot of the rank's messages, if ranks are on GPUs */
     /* Results of the latest run. */
     struct ah_trainer_facts facts;
     struct ah_error err;
@@ -50,6 +53,7 @@ struct pipeline {
     uint32_t pipelines;
     uint64_t share_piece;                /* 0: the default */
     const struct ah_comm_driver *driver; /* NULL: ah_comm_loop() */
+    bool gpus;                           /* `driver` is NCCL on top of ah_comm_loop(), and rank r has GPU r */
     double deadline_s;                   /* deadline of the world */
     bool apart;                          /* only rank 0 writes and reads checkpoints */
     struct ah_comm_hub *hub;
@@ -150,6 +154,7 @@ static inline void pipeline_open_stage(struct pipeline *p, const struct golden *
                                        .step_batch = g->c.job.training.batch};
     s->options = g->options;
     s->options.device = (struct ah_device_options){.compute_threads = 1, .host_threads = 1, .shared = true};
+    s->options.device.index = p->gpus ? at->rank : 0;
     s->options.plan = s->document.body.plan;
     s->options.rank = &s->rank;
     s->options.batches = &s->batches;
@@ -339,11 +344,14 @@ typedef int pipeline_lead(void *context, struct ah_trainer *trainer, struct ah_b
 static inline int pipeline_open_rank(struct pipeline_stage *s, struct ah_trainer **ret_trainer)
 {
     const struct pipeline *p = s->pipeline;
-    const struct ah_comm_options options = {.driver = p->driver ? p->driver : ah_comm_loop(),
-                                            .rank = s->rank.rank,
-                                            .ranks = s->rank.ranks,
-                                            .boot = p->hub,
-                                            .deadline_s = p->deadline_s};
+    struct ah_comm_options options = {.driver = p->driver ? p->driver : ah_comm_loop(),
+                                      .rank = s->rank.rank,
+                                      .ranks = s->rank.ranks,
+                                      .boot = p->hub,
+                                      .deadline_s = p->deadline_s};
+    s->nccl = (struct ah_comm_nccl){ah_comm_loop(), p->hub, AH_LINKS_CONTROL, s->rank.rank};
+    if (p->gpus)
+        options.boot = &s->nccl;
     s->err = (struct ah_error){0};
     s->rank.comm = NULL;
     *ret_trainer = NULL;

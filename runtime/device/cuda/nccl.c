@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The driver "nccl" (runtime/comm/nccl.h): messages between GPUs, on top of a control driver.
+ *
+ * GROUPS. Messages that progress together form a group, which is one group of NCCL calls. Groups run one after another,
+ * in the order of posts, on one stream and one communicator. NCCL guarantees no more: two of its kernels may wait for
+ * each other if they are started separately. So the world is not independent.
+ *
+ * 1. A message is in the ring `messages` from its post until `poll` reports it: done <= launched <= posted <= done + n.
+ *    The last message of a group has `ends`.
+ * 2. The communicator does not block, so a call may still be in progress when it returns. At most one group is being
+ *    launched (is_launching), and its event is recorded only when NCCL has launched it. Then the next is launched.
+ * 3. A group is done when its event is. The event is that of the ring's place of its last message.
+ * 4. Once the world is lost, the communicator is aborted and the stream is drained, so NCCL no longer touches memory.
+ *    Only then does `poll` report the messages, with AH_E_PEER.
+ *
+ * NCCL matches the sends and receives of two ranks in their order, whatever the channel. Each direction of a pair has
+ * channels of one lane only: those of a pipeline, or those of sums. Both ends use these in the same order.
+ *
+ * The caller posts a message once its memory is ready. So the GPU never waits for another rank longer than the message
+ * itself, and other work continues beside it. NCCL takes memory at a pair's first message, for which the driver may
+ * wait until the GPU is idle; so each channel moves one byte before training begins.
+ *
+ * Source: NCCL user guide, "Group Calls", "Fault Tolerance".
+ */
+#include "runtime/comm/nccl.h"
+
+#include "base/threads.h"
+#include "runtime/device/cuda/errors.h"
+#include "runtime/device/cuda/nccl_calls.h"
+
+#include <cuda_runtime_api.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The purpose of the channels from rank 0 to each other rank that carry NCCL's id. */
+enum { PURPOSE_ID = 20000, POLL_NS = 100 * 1000 };
+
+struct message {
+    uint32_t channel;
+    bool ends; /* last of its group */
+    void *data;
+    uint64_t bytes;
+};
+
+struct nccl_end {
+    struct ah_comm_end base;
+    struct ah_comm_nccl boot;
+    struct ah_comm_options options; /* control's */
+    struct ah_comm_end *control;    /* owned */
+    struct ah_nccl calls;
+    ncclComm_t comm;      /* owned; NULL before channels and after an abort */
+    cudaStream_t stream;  /* owned */
+    unsigned char *words; /* owned; GPU memory: a byte for each channel, for messages of 0 bytes */
+
+    struct ah_comm_channel *channels; /* owned; the caller's, then those for the id */
+    size_t n;                         /* number of the caller's channels */
+    struct message *messages;         /* owned; a ring of n */
+    cudaEvent_t *events;              /* owned; n */
+    uint64_t done, launched, posted;
+    bool is_launching, is_lost;
+};
+
+static struct nccl_end *end_of(struct ah_comm_end *end)
+{
+    return (struct nccl_end *)end;
+}
+
+static const struct ah_comm_driver *control_of(const struct nccl_end *end)
+{
+    return end->boot.control;
+}
+
+static struct message *message_at(const struct nccl_end *end, uint64_t at)
+{
+    return &end->messages[at % end->n];
+}
+
+/* ---- failures ---- */
+
+static void lose(struct nccl_end *end, const struct ah_error *why)
+{
+    if (!end->is_lost)
+        control_of(end)->revoke(end->control, why);
+    end->is_lost = true;
+}
+
+/* Ends all work of NCCL. Afterwards it touches no memory. */
+static void abort_work(struct nccl_end *end)
+{
+    if (!end->comm)
+        return;
+    (void)end->calls.abort(end->comm);
+    end->comm = NULL;
+    (void)cudaStreamSynchronize(end->stream);
+    (void)cudaGetLastError();
+}
+
+/* Returns what NCCL says of its work: ncclInProgress, ncclSuccess or, after losing the world, another. */
+static ncclResult_t state_of(struct nccl_end *end)
+{
+    struct ah_error why = {0};
+    ncclResult_t state = ncclSuccess;
+    ncclResult_t asked = end->calls.async_error(end->comm, &state);
+    if (asked != ncclSuccess)
+        state = asked;
+    if (ah_nccl_check(&end->calls, end->comm, state, "ncclCommGetAsyncError", &why))
+        lose(end, &why);
+    return state;
+}
+
+/* ---- messages ---- */
+
+static ncclResult_t call_for(struct nccl_end *end, const struct message *message)
+{
+    const struct ah_comm_channel *channel = &end->channels[message->channel];
+    void *data = message->bytes ? message->data : end->words + message->channel;
+    const size_t bytes = message->bytes ? message->bytes : 1;
+    return channel->sends
+               ? end->calls.send(data, bytes, ncclUint8, (int)channel->peer, end->comm, end->stream)
+               : end->calls.receive(data, bytes, ncclUint8, (int)channel->peer, end->comm, end->stream);
+}
+
+/* Makes the calls of the group whose first message is at `at`, and returns the index behind its last message. */
+static int launch_group(struct nccl_end *end, uint64_t at, uint64_t *ret_next, struct ah_error *err)
+{
+    const struct ah_nccl *calls = &end->calls;
+    bool ends = false;
+    int rc = ah_nccl_check(calls, end->comm, calls->group_start(), "ncclGroupStart", err);
+    if (rc)
+        return rc;
+    for (; !ends; at++) {
+        const struct message *message = message_at(end, at);
+        const char *call = end->channels[message->channel].sends ? "ncclSend" : "ncclRecv";
+        if (!rc)
+            rc = ah_nccl_check(calls, end->comm, call_for(end, message), call, err);
+        ends = message->ends;
+    }
+    const ncclResult_t ended = calls->group_end();
+    *ret_next = at;
+    return rc ? rc : ah_nccl_check(calls, end->comm, ended, "ncclGroupEnd", err);
+}
+
+/* Launches groups, and records the event of each. Stops at the first that is still being launched. */
+static void launch(struct nccl_end *end)
+{
+    struct ah_error why = {0};
+    int rc = AH_OK;
+    while (!end->is_lost && (end->is_launching || end->launched < end->posted)) {
+        if (!end->is_launching)
+            rc = launch_group(end, end->launched, &end->launched, &why);
+        end->is_launching = !rc;
+        if (rc) {
+            lose(end, &why);
+            return;
+        }
+        if (state_of(end) != ncclSuccess)
+            return;
+        rc = ah_cuda_check(&why, cudaEventRecord(end->events[(end->launched - 1) % end->n], end->stream),
+                           "cudaEventRecord");
+        end->is_launching = false;
+        if (rc)
+            lose(end, &why);
+    }
+}
+
+static bool is_data(const struct nccl_end *end, uint32_t channel)
+{
+    return end->channels[channel].purpose < end->boot.purposes;
+}
+
+static void nccl_post(struct ah_comm_end *base, const struct ah_comm_message *messages, size_t n)
+{
+    struct nccl_end *end = end_of(base);
+    struct message *last = NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (is_data(end, messages[i].channel)) {
+            last = message_at(end, end->posted++);
+            *last =
+                (struct message){messages[i].channel, !messages[i].more, messages[i].data, messages[i].bytes};
+        } else {
+            control_of(end)->post(end->control, &messages[i], 1);
+        }
+        if (last && !messages[i].more)
+            last->ends = true;
+    }
+    if (last)
+        last->ends = true;
+    (void)cudaSetDevice((int)end->boot.gpu); /* if this fails, so do the calls after it */
+    launch(end);
+}
+
+/* Returns the index behind the oldest group's last message. */
+static uint64_t oldest_end(const struct nccl_end *end)
+{
+    uint64_t at = end->done;
+    while (!message_at(end, at)->ends)
+        at++;
+    return at + 1;
+}
+
+/* True if the oldest message is over: its group is done, or the world is lost. */
+static bool is_oldest_over(struct nccl_end *end)
+{
+    struct ah_error why = {0};
+    if (end->done == end->posted || end->is_lost)
+        return end->is_lost && end->done < end->posted;
+    const uint64_t next = oldest_end(end);
+    if (next > end->launched || (next == end->launched && end->is_launching))
+        return false;
+    const cudaError_t rc = cudaEventQuery(end->events[(next - 1) % end->n]);
+    if (rc == cudaErrorNotReady)
+        (void)cudaGetLastError();
+    else if (ah_cuda_check(&why, rc, "cudaEventQuery"))
+        lose(end, &why);
+    return rc == cudaSuccess;
+}
+
+static size_t nccl_poll(struct ah_comm_end *base, struct ah_comm_done *ret_done, size_t max)
+{
+    struct nccl_end *end = end_of(base);
+    struct ah_error why;
+    uint32_t culprit;
+    size_t n = control_of(end)->poll(end->control, ret_done, max);
+    end->is_lost = end->is_lost || control_of(end)->fault(end->control, &culprit, &why);
+    if (end->comm && !end->is_lost && !end->is_launching)
+        (void)state_of(end);
+    launch(end);
+    if (end->is_lost)
+        abort_work(end);
+    for (; n < max && is_oldest_over(end); n++, end->done++)
+        ret_done[n] =
+            (struct ah_comm_done){message_at(end, end->done)->channel, end->is_lost ? AH_E_PEER : AH_OK};
+    end->base.moving = end->control->moving;
+    return n;
+}
+
+/* ---- open and channels ---- */
+
+/* Waits between two looks at something that takes long. AH_E_PEER: the world is lost or the deadline is over. */
+static int pause(struct nccl_end *end, uint64_t until_ns, const char *what, struct ah_error *err)
+{
+    struct ah_error why = {0};
+    uint32_t culprit = 0;
+    if (control_of(end)->fault(end->control, &culprit, &why))
+        return ah_error_set(err, AH_E_PEER, "rank %u: %.600s", culprit, why.text);
+    const uint64_t now_ns = ah_threads_now_ns();
+    if (now_ns > until_ns)
+        return ah_error_set(
+            err, AH_E_PEER,
+            "%s: NCCL has not finished within %g s; NCCL_DEBUG=INFO in the environment makes NCCL "
+            "say what it does",
+            what, end->options.deadline_s);
+    ah_threads_sleep_until_ns(now_ns + POLL_NS);
+    return AH_OK;
+}
+
+static uint64_t deadline_of(const struct nccl_end *end)
+{
+    return ah_threads_now_ns() + (uint64_t)(end->options.deadline_s * 1e9);
+}
+
+/* Sends the id from rank 0 to all others, through control. */
+static int share_id(struct nccl_end *end, ncclUniqueId *id, struct ah_error *err)
+{
+    const size_t n = end->base.rank ? 1 : end->base.ranks - 1;
+    const uint64_t until_ns = deadline_of(end);
+    struct ah_comm_done done;
+    int rc = AH_OK;
+    for (size_t i = 0; i < n; i++) {
+        const struct ah_comm_message message = {(uint32_t)(end->n + i), false, id, sizeof *id};
+        control_of(end)->post(end->control, &message, 1);
+    }
+    for (size_t left = n; left > 0;) { /* even in a lost world all must come back, because they use `id` */
+        struct ah_error why = {0};
+        if (control_of(end)->poll(end->control, &done, 1)) {
+            rc = rc ? rc : done.rc;
+            left--;
+        } else if (pause(end, until_ns, "sharing NCCL's id", &why)) {
+            lose(end, &why);
+            rc = AH_E_PEER;
+        }
+    }
+    return rc ? pause(end, 0, "sharing NCCL's id", err) : AH_OK;
+}
+
+static int make_comm(struct nccl_end *end, struct ah_error *err)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclUniqueId id = {0};
+    config.blocking = 0;
+    int rc = end->base.rank
+                 ? AH_OK
+                 : ah_nccl_check(&end->calls, NULL, end->calls.unique_id(&id), "ncclGetUniqueId", err);
+    rc = rc ? rc : share_id(end, &id, err);
+    if (rc)
+        return rc;
+    const uint64_t until_ns = deadline_of(end);
+    rc = ah_nccl_check(&end->calls, NULL,
+                       end->calls.init(&end->comm, (int)end->base.ranks, id, (int)end->base.rank, &config),
+                       "ncclCommInitRankConfig", err);
+    while (!rc) {
+        ncclResult_t state = ncclSuccess;
+        const ncclResult_t asked = end->calls.async_error(end->comm, &state);
+        state = asked == ncclSuccess ? state : asked;
+        if (state == ncclSuccess)
+            break;
+        rc = ah_nccl_check(&end->calls, end->comm, state, "ncclCommInitRankConfig", err);
+        rc = rc ? rc : pause(end, until_ns, "connecting GPUs", err);
+    }
+    return rc;
+}
+
+static int take_resources(struct nccl_end *end, struct ah_error *err)
+{
+    int rc = ah_cuda_check(err, cudaStreamCreateWithFlags(&end->stream, cudaStreamNonBlocking),
+                           "cudaStreamCreateWithFlags");
+    if (!rc)
+        rc = ah_cuda_check(err, cudaMalloc((void **)&end->words, end->n), "cudaMalloc");
+    for (size_t i = 0; i < end->n && !rc; i++)
+        rc = ah_cuda_check(err, cudaEventCreateWithFlags(&end->events[i], cudaEventDisableTiming),
+                           "cudaEventCreateWithFlags");
+    return rc;
+}
+
+/* Moves a word through each channel, so that all pairs are connected. */
+static int connect_pairs(struct nccl_end *end, struct ah_error *err)
+{
+    const uint64_t until_ns = deadline_of(end);
+    struct ah_comm_done done;
+    int rc = AH_OK;
+    for (uint32_t c = 0; c < end->n; c++)
+        if (is_data(end, c))
+            *message_at(end, end->posted++) = (struct message){.channel = c};
+    if (end->posted)
+        message_at(end, end->posted - 1)->ends = true;
+    launch(end);
+    while (!rc && end->done < end->posted) {
+        if (!nccl_poll(&end->base, &done, 1) || done.rc)
+            rc = pause(end, until_ns, "connecting pairs of GPUs", err);
+    }
+    return rc;
+}
+
+/* Copies the caller's channels, and adds those for the id. */
+static int list_channels(struct nccl_end *end, const struct ah_comm_channel *channels, size_t n,
+                         struct ah_error *err)
+{
+    end->channels = calloc(n + end->base.ranks, sizeof *end->channels);
+    end->messages = calloc(n + 1, sizeof *end->messages);
+    end->events = calloc(n + 1, sizeof(cudaEvent_t));
+    if (!end->channels || !end->messages || !end->events)
+        return ah_error_memory(err);
+    memcpy(end->channels, channels, n * sizeof *channels);
+    end->n = n;
+    for (uint32_t peer = 0; peer < end->base.ranks; peer++)
+        if (peer != end->base.rank && (!peer || !end->base.rank))
+            end->channels[n++] =
+                (struct ah_comm_channel){peer, PURPOSE_ID, !end->base.rank, sizeof(ncclUniqueId)};
+    return AH_OK;
+}
+
+static int nccl_channels(struct ah_comm_end *base, const struct ah_comm_channel *channels, size_t n,
+                         struct ah_error *err)
+{
+    struct nccl_end *end = end_of(base);
+    int rc = list_channels(end, channels, n, err);
+    const size_t ids = base->rank ? 1 : base->ranks - 1;
+    rc = rc ? rc : control_of(end)->channels(end->control, end->channels, n + ids, err);
+    rc = rc ? rc : ah_cuda_check(err, cudaSetDevice((int)end->boot.gpu), "cudaSetDevice");
+    rc = rc ? rc : take_resources(end, err);
+    rc = rc ? rc : make_comm(end, err);
+    return rc ? rc : connect_pairs(end, err);
+}
+
+static int nccl_probe(char *ret_text, size_t bytes, struct ah_error *err)
+{
+    struct ah_nccl calls;
+    const int rc = ah_nccl_load(&calls, err);
+    if (!rc)
+        snprintf(ret_text, bytes, "%s", calls.name);
+    return rc;
+}
+
+static int nccl_open(struct ah_comm_end **ret_end, const struct ah_comm_options *options,
+                     struct ah_error *err)
+{
+    struct nccl_end *end = calloc(1, sizeof *end);
+    if (!end)
+        return ah_error_memory(err);
+    end->boot = *(const struct ah_comm_nccl *)options->boot;
+    end->options = *options;
+    end->options.driver = end->boot.control;
+    end->options.boot = end->boot.control_boot;
+    int rc = control_of(end)->open(&end->control, &end->options, err);
+    if (rc) {
+        free(end);
+        return rc;
+    }
+    rc = ah_nccl_load(&end->calls, err);
+    if (rc) {
+        control_of(end)->revoke(end->control, err);
+        control_of(end)->close(end->control);
+        free(end);
+        return rc;
+    }
+    end->base = (struct ah_comm_end){end->control->rank, end->control->ranks, false, 0};
+    *ret_end = &end->base;
+    return AH_OK;
+}
+
+/* ---- loss and end ---- */
+
+static int nccl_fault(struct ah_comm_end *base, uint32_t *ret_rank, struct ah_error *ret_why)
+{
+    return control_of(end_of(base))->fault(end_of(base)->control, ret_rank, ret_why);
+}
+
+static void nccl_revoke(struct ah_comm_end *base, const struct ah_error *why)
+{
+    lose(end_of(base), why);
+}
+
+/* Ends the communicator together with the other ranks; only this rank's part if they do not come. */
+static void finish(struct nccl_end *end)
+{
+    const uint64_t until_ns = deadline_of(end);
+    ncclResult_t state = end->calls.finalize(end->comm);
+    while (state == ncclInProgress && !pause(end, until_ns, "closing", NULL))
+        if (end->calls.async_error(end->comm, &state) != ncclSuccess)
+            state = ncclInternalError;
+    if (state == ncclSuccess)
+        (void)end->calls.destroy(end->comm);
+    else
+        (void)end->calls.abort(end->comm);
+    end->comm = NULL;
+}
+
+static void nccl_close(struct ah_comm_end *base)
+{
+    struct nccl_end *end = end_of(base);
+    struct ah_error why;
+    uint32_t culprit;
+    (void)cudaSetDevice((int)end->boot.gpu);
+    if (end->comm && (end->is_lost || control_of(end)->fault(end->control, &culprit, &why)))
+        abort_work(end);
+    else if (end->comm)
+        finish(end);
+    for (size_t i = 0; end->events && i < end->n; i++)
+        if (end->events[i])
+            (void)cudaEventDestroy(end->events[i]);
+    if (end->words)
+        (void)cudaFree(end->words);
+    if (end->stream)
+        (void)cudaStreamDestroy(end->stream);
+    (void)cudaGetLastError();
+    control_of(end)->close(end->control);
+    free(end->events);
+    free(end->messages);
+    free(end->channels);
+    free(end);
+}
+
+__attribute__((visibility("default"))) ah_comm_plugin_fn ah_comm_plugin;
+
+const struct ah_comm_driver *ah_comm_plugin(void)
+{
+    static const struct ah_comm_driver driver = {.abi = AH_COMM_ABI,
+                                                 .layout = AH_COMM_LAYOUT,
+                                                 .name = "nccl",
+                                                 .probe = nccl_probe,
+                                                 .open = nccl_open,
+                                                 .channels = nccl_channels,
+                                                 .post = nccl_post,
+                                                 .poll = nccl_poll,
+                                                 .fault = nccl_fault,
+                                                 .revoke = nccl_revoke,
+                                                 .close = nccl_close};
+    return &driver;
+}

@@ -131,12 +131,10 @@ int ah_ranks_pair(struct ah_trainer *t, struct ah_error *err)
     return AH_OK;
 }
 
-static void *place_of(const struct ah_trainer *t, const struct ah_message *message)
+static void *place_of(const struct ah_trainer *t, const struct ah_message *message, void *device_arena)
 {
-    const struct ah_ref ref = {
-        .arena = AH_ARENA_DEVICE,
-        .offset_bytes = message->bytes ? t->options.plan->arena.tensors[message->tensor].offset_bytes : 0};
-    return message->bytes ? ah_device_pointer(t->device, ref) : NULL;
+    char *arena = device_arena;
+    return message->bytes ? arena + t->options.plan->arena.tensors[message->tensor].offset_bytes : NULL;
 }
 
 /* Moves a piece to or from another pipeline, with earlier pieces that had `more` set. Only the lane `sums` calls it. */
@@ -170,7 +168,7 @@ int ah_ranks_move(void *context, const struct ah_op_moved *moved, struct ah_erro
     const struct ah_message *message = &ranks->messages.of[partner->channel][partner->micro_batch];
     const struct ah_comm_moved both[] = {
         {links->channel[channel], moved->data, moved->bytes},
-        {links->channel[partner->channel], place_of(t, message), message->bytes}};
+        {links->channel[partner->channel], place_of(t, message, moved->device_arena), message->bytes}};
     return ah_comm_move_together(links->place->comm, both, sizeof both / sizeof *both, err);
 }
 

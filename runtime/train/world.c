@@ -15,6 +15,14 @@ static int refuse_plan(struct ah_error *err, const char *what, const char *inste
                         instead);
 }
 
+static bool adds_on_host(const struct ah_plan *program)
+{
+    size_t block = 0;
+    while (block < program->n_blocks && program->blocks[block].accumulator != AH_ACCUMULATOR_HOST)
+        block++;
+    return block < program->n_blocks;
+}
+
 static int check_stage(const struct ah_cluster_plan *plan, const struct ah_cluster_plan_stage *stage,
                        struct ah_error *err)
 {
@@ -26,8 +34,10 @@ static int check_stage(const struct ah_cluster_plan *plan, const struct ah_clust
     const enum ah_device_kind device = plan->programs[stage->program].numeric_signature.device;
     if (device != plan->programs[0].numeric_signature.device)
         return refuse_plan(err, "ranks on GPUs and others on processors", "for nodes of one kind");
-    if (device != AH_DEVICE_CPU && !plan->sharding && plan->n_segments)
-        return refuse_plan(err, "GPUs that add up gradients with each other", "for equal GPUs ('--gpus')");
+    if (device != AH_DEVICE_CPU && !plan->sharding && plan->n_segments &&
+        adds_on_host(&plan->programs[stage->program]))
+        return refuse_plan(err, "GPUs that add up gradients in the memory of hosts, and then with each other",
+                           "with one micro-batch for each pipeline, or for GPUs with more memory");
     return AH_OK;
 }
 

@@ -8,14 +8,18 @@
  *
  * 1. A message is in the ring `messages` from its post until `poll` reports it: done <= launched <= posted <= done + n.
  *    The last message of a group has `ends`.
- * 2. The communicator does not block, so a call may still be in progress when it returns. At most one group is being
- *    launched (is_launching), and its event is recorded only when NCCL has launched it. Then the next is launched.
+ * 2. The communicator does not block, so a call may still be in progress when it returns. Then the group at `launched`
+ *    is being launched (is_launching). Its event is recorded once NCCL has launched it, and the next group follows.
  * 3. A group is done when its event is. The event is that of the ring's place of its last message.
  * 4. Once the world is lost, the communicator is aborted and the stream is drained, so NCCL no longer touches memory.
  *    Only then does `poll` report the messages, with AH_E_PEER.
  *
  * NCCL matches the sends and receives of two ranks in their order, whatever the channel. Each direction of a pair has
  * channels of one lane only: those of a pipeline, or those of sums. Both ends use these in the same order.
+ *
+ * Memory of a message may also be pinned memory of the host, since sums over pipelines use some. NCCL gets it from or
+ * into a part of `bounce`, and copies on the stream, before or behind the group, do the rest. Channels for messages of
+ * up to BOUNCE_MOST bytes have such a part.
  *
  * The caller posts a message once its memory is ready. So the GPU never waits for another rank longer than the message
  * itself, and other work continues beside it. NCCL takes memory at a pair's first message, for which the driver may
@@ -38,9 +42,13 @@
 /* The purpose of the channels from rank 0 to each other rank that carry NCCL's id. */
 enum { PURPOSE_ID = 20000, POLL_NS = 100 * 1000 };
 
+enum { BOUNCE_MOST = 1 << 20, BOUNCE_ALIGN = 256 };
+static const uint32_t NO_BOUNCE = UINT32_MAX;
+
 struct message {
     uint32_t channel;
-    bool ends; /* last of its group */
+    bool ends;    /* last of its group */
+    bool bounces; /* `data` is in the memory of the host */
     void *data;
     uint64_t bytes;
 };
@@ -51,9 +59,11 @@ struct nccl_end {
     struct ah_comm_options options; /* control's */
     struct ah_comm_end *control;    /* owned */
     struct ah_nccl calls;
-    ncclComm_t comm;      /* owned; NULL before channels and after an abort */
-    cudaStream_t stream;  /* owned */
-    unsigned char *words; /* owned; GPU memory: a byte for each channel, for messages of 0 bytes */
+    ncclComm_t comm;       /* owned; NULL before channels and after an abort */
+    cudaStream_t stream;   /* owned */
+    unsigned char *words;  /* owned; GPU memory: a byte for each channel, for messages of 0 bytes */
+    unsigned char *bounce; /* owned; GPU memory */
+    uint32_t *bounce_at;   /* owned; by channel, in units of BOUNCE_ALIGN; NO_BOUNCE: none */
 
     struct ah_comm_channel *channels; /* owned; the caller's, then those for the id */
     size_t n;                         /* number of the caller's channels */
@@ -113,33 +123,61 @@ static ncclResult_t state_of(struct nccl_end *end)
 
 /* ---- messages ---- */
 
+static unsigned char *bounce_of(const struct nccl_end *end, const struct message *message)
+{
+    return end->bounce + (uint64_t)end->bounce_at[message->channel] * BOUNCE_ALIGN;
+}
+
+/* Copies messages of a group between the host's memory and `bounce`: those that this rank sends, or those it gets. */
+static int copy_bounced(struct nccl_end *end, uint64_t at, uint64_t next, bool sends, struct ah_error *err)
+{
+    cudaError_t rc = cudaSuccess;
+    for (; at < next && !rc; at++) {
+        const struct message *message = message_at(end, at);
+        if (!message->bounces || end->channels[message->channel].sends != sends)
+            continue;
+        unsigned char *there = bounce_of(end, message);
+        rc = sends
+                 ? cudaMemcpyAsync(there, message->data, message->bytes, cudaMemcpyHostToDevice, end->stream)
+                 : cudaMemcpyAsync(message->data, there, message->bytes, cudaMemcpyDeviceToHost, end->stream);
+    }
+    return ah_cuda_check(err, rc, "cudaMemcpyAsync");
+}
+
 static ncclResult_t call_for(struct nccl_end *end, const struct message *message)
 {
     const struct ah_comm_channel *channel = &end->channels[message->channel];
-    void *data = message->bytes ? message->data : end->words + message->channel;
+    void *data = !message->bytes    ? end->words + message->channel
+                 : message->bounces ? bounce_of(end, message)
+                                    : message->data;
     const size_t bytes = message->bytes ? message->bytes : 1;
     return channel->sends
                ? end->calls.send(data, bytes, ncclUint8, (int)channel->peer, end->comm, end->stream)
                : end->calls.receive(data, bytes, ncclUint8, (int)channel->peer, end->comm, end->stream);
 }
 
-/* Makes the calls of the group whose first message is at `at`, and returns the index behind its last message. */
-static int launch_group(struct nccl_end *end, uint64_t at, uint64_t *ret_next, struct ah_error *err)
+/* Returns the index behind the last message of the group whose first message is at `at`. */
+static uint64_t end_of_group(const struct nccl_end *end, uint64_t at)
+{
+    while (!message_at(end, at)->ends)
+        at++;
+    return at + 1;
+}
+
+/* Makes the calls of a group. */
+static int launch_group(struct nccl_end *end, uint64_t at, uint64_t next, struct ah_error *err)
 {
     const struct ah_nccl *calls = &end->calls;
-    bool ends = false;
-    int rc = ah_nccl_check(calls, end->comm, calls->group_start(), "ncclGroupStart", err);
+    int rc = copy_bounced(end, at, next, true, err);
+    rc = rc ? rc : ah_nccl_check(calls, end->comm, calls->group_start(), "ncclGroupStart", err);
     if (rc)
         return rc;
-    for (; !ends; at++) {
+    for (; at < next && !rc; at++) {
         const struct message *message = message_at(end, at);
         const char *call = end->channels[message->channel].sends ? "ncclSend" : "ncclRecv";
-        if (!rc)
-            rc = ah_nccl_check(calls, end->comm, call_for(end, message), call, err);
-        ends = message->ends;
+        rc = ah_nccl_check(calls, end->comm, call_for(end, message), call, err);
     }
     const ncclResult_t ended = calls->group_end();
-    *ret_next = at;
     return rc ? rc : ah_nccl_check(calls, end->comm, ended, "ncclGroupEnd", err);
 }
 
@@ -148,27 +186,49 @@ static void launch(struct nccl_end *end)
 {
     struct ah_error why = {0};
     int rc = AH_OK;
-    while (!end->is_lost && (end->is_launching || end->launched < end->posted)) {
+    while (end->comm && !end->is_lost && (end->is_launching || end->launched < end->posted)) {
+        const uint64_t next = end_of_group(end, end->launched);
         if (!end->is_launching)
-            rc = launch_group(end, end->launched, &end->launched, &why);
-        end->is_launching = !rc;
-        if (rc) {
-            lose(end, &why);
+            rc = launch_group(end, end->launched, next, &why);
+        end->is_launching = true;
+        if (!rc && state_of(end) != ncclSuccess)
             return;
-        }
-        if (state_of(end) != ncclSuccess)
-            return;
-        rc = ah_cuda_check(&why, cudaEventRecord(end->events[(end->launched - 1) % end->n], end->stream),
-                           "cudaEventRecord");
-        end->is_launching = false;
+        rc = rc ? rc : copy_bounced(end, end->launched, next, false, &why);
+        if (!rc)
+            rc = ah_cuda_check(&why, cudaEventRecord(end->events[(next - 1) % end->n], end->stream),
+                               "cudaEventRecord");
         if (rc)
             lose(end, &why);
+        end->is_launching = false;
+        end->launched = next;
     }
 }
 
 static bool is_data(const struct nccl_end *end, uint32_t channel)
 {
     return end->channels[channel].purpose < end->boot.purposes;
+}
+
+/* True if the message is in the memory of the host. If that is not possible, loses the world. */
+static bool is_on_host(struct nccl_end *end, const struct ah_comm_message *message)
+{
+    struct cudaPointerAttributes found = {.type = cudaMemoryTypeUnregistered};
+    struct ah_error why = {0};
+    if (!message->bytes)
+        return false;
+    int rc = ah_cuda_check(&why, cudaPointerGetAttributes(&found, message->data), "cudaPointerGetAttributes");
+    if (!rc && found.type == cudaMemoryTypeDevice)
+        return false;
+    if (!rc && found.type == cudaMemoryTypeHost && end->bounce_at[message->channel] != NO_BOUNCE)
+        return true;
+    if (!rc)
+        (void)ah_error_set(
+            &why, AH_E_UNSUPPORTED,
+            "a message of %llu bytes is neither in the memory of the GPU nor a small piece of pinned "
+            "memory",
+            (unsigned long long)message->bytes);
+    lose(end, &why);
+    return false;
 }
 
 static void nccl_post(struct ah_comm_end *base, const struct ah_comm_message *messages, size_t n)
@@ -178,8 +238,8 @@ static void nccl_post(struct ah_comm_end *base, const struct ah_comm_message *me
     for (size_t i = 0; i < n; i++) {
         if (is_data(end, messages[i].channel)) {
             last = message_at(end, end->posted++);
-            *last =
-                (struct message){messages[i].channel, !messages[i].more, messages[i].data, messages[i].bytes};
+            *last = (struct message){messages[i].channel, !messages[i].more, is_on_host(end, &messages[i]),
+                                     messages[i].data, messages[i].bytes};
         } else {
             control_of(end)->post(end->control, &messages[i], 1);
         }
@@ -192,23 +252,14 @@ static void nccl_post(struct ah_comm_end *base, const struct ah_comm_message *me
     launch(end);
 }
 
-/* Returns the index behind the oldest group's last message. */
-static uint64_t oldest_end(const struct nccl_end *end)
-{
-    uint64_t at = end->done;
-    while (!message_at(end, at)->ends)
-        at++;
-    return at + 1;
-}
-
 /* True if the oldest message is over: its group is done, or the world is lost. */
 static bool is_oldest_over(struct nccl_end *end)
 {
     struct ah_error why = {0};
     if (end->done == end->posted || end->is_lost)
         return end->is_lost && end->done < end->posted;
-    const uint64_t next = oldest_end(end);
-    if (next > end->launched || (next == end->launched && end->is_launching))
+    const uint64_t next = end_of_group(end, end->done);
+    if (next > end->launched)
         return false;
     const cudaError_t rc = cudaEventQuery(end->events[(next - 1) % end->n]);
     if (rc == cudaErrorNotReady)
@@ -313,12 +364,29 @@ static int make_comm(struct nccl_end *end, struct ah_error *err)
     return rc;
 }
 
+/* Cuts the bounce memory, and returns its size. */
+static uint64_t cut_bounce(struct nccl_end *end)
+{
+    uint64_t bytes = 0;
+    for (uint32_t c = 0; c < end->n; c++) {
+        const struct ah_comm_channel *channel = &end->channels[c];
+        end->bounce_at[c] = NO_BOUNCE;
+        if (!is_data(end, c) || channel->most_bytes > BOUNCE_MOST)
+            continue;
+        end->bounce_at[c] = (uint32_t)(bytes / BOUNCE_ALIGN);
+        bytes += (channel->most_bytes + BOUNCE_ALIGN - 1) / BOUNCE_ALIGN * BOUNCE_ALIGN;
+    }
+    return bytes;
+}
+
 static int take_resources(struct nccl_end *end, struct ah_error *err)
 {
     int rc = ah_cuda_check(err, cudaStreamCreateWithFlags(&end->stream, cudaStreamNonBlocking),
                            "cudaStreamCreateWithFlags");
     if (!rc)
         rc = ah_cuda_check(err, cudaMalloc((void **)&end->words, end->n), "cudaMalloc");
+    if (!rc)
+        rc = ah_cuda_check(err, cudaMalloc((void **)&end->bounce, cut_bounce(end)), "cudaMalloc");
     for (size_t i = 0; i < end->n && !rc; i++)
         rc = ah_cuda_check(err, cudaEventCreateWithFlags(&end->events[i], cudaEventDisableTiming),
                            "cudaEventCreateWithFlags");
@@ -351,7 +419,8 @@ static int list_channels(struct nccl_end *end, const struct ah_comm_channel *cha
     end->channels = calloc(n + end->base.ranks, sizeof *end->channels);
     end->messages = calloc(n + 1, sizeof *end->messages);
     end->events = calloc(n + 1, sizeof(cudaEvent_t));
-    if (!end->channels || !end->messages || !end->events)
+    end->bounce_at = calloc(n + 1, sizeof *end->bounce_at);
+    if (!end->channels || !end->messages || !end->events || !end->bounce_at)
         return ah_error_memory(err);
     memcpy(end->channels, channels, n * sizeof *channels);
     end->n = n;
@@ -372,7 +441,10 @@ static int nccl_channels(struct ah_comm_end *base, const struct ah_comm_channel 
     rc = rc ? rc : ah_cuda_check(err, cudaSetDevice((int)end->boot.gpu), "cudaSetDevice");
     rc = rc ? rc : take_resources(end, err);
     rc = rc ? rc : make_comm(end, err);
-    return rc ? rc : connect_pairs(end, err);
+    rc = rc ? rc : connect_pairs(end, err);
+    if (rc)
+        abort_work(end); /* closing the device waits for all work on the GPU */
+    return rc;
 }
 
 static int nccl_probe(char *ret_text, size_t bytes, struct ah_error *err)
@@ -453,10 +525,13 @@ static void nccl_close(struct ah_comm_end *base)
             (void)cudaEventDestroy(end->events[i]);
     if (end->words)
         (void)cudaFree(end->words);
+    if (end->bounce)
+        (void)cudaFree(end->bounce);
     if (end->stream)
         (void)cudaStreamDestroy(end->stream);
     (void)cudaGetLastError();
     control_of(end)->close(end->control);
+    free(end->bounce_at);
     free(end->events);
     free(end->messages);
     free(end->channels);

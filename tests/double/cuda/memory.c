@@ -309,6 +309,20 @@ cudaError_t CUDARTAPI cudaFreeHost(void *place)
     return double_leave(rc ? rc : freed);
 }
 
+cudaError_t CUDARTAPI cudaPointerGetAttributes(struct cudaPointerAttributes *ret_attributes,
+                                               const void *place)
+{
+    cudaError_t rc = double_enter(__func__);
+    if (rc)
+        return double_leave(rc);
+    const enum double_place found = double_place_of(place, 1);
+    *ret_attributes =
+        (struct cudaPointerAttributes){.type = found == PLACE_DEVICE   ? cudaMemoryTypeDevice
+                                               : found == PLACE_PINNED ? cudaMemoryTypeHost
+                                                                       : cudaMemoryTypeUnregistered};
+    return double_leave(cudaSuccess);
+}
+
 cudaError_t CUDARTAPI cudaHostGetDevicePointer(void **device_place, void *place, unsigned flags)
 {
     cudaError_t rc = double_enter(__func__);

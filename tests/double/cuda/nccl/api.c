@@ -8,9 +8,9 @@
  *
  * DEADLOCKS, in which real GPUs would hang, are told: groups that wait for each other, with both calls.
  *
- * MISUSE is refused, with a sentence: memory that is not the GPU's, was freed or is too short; counts of two ranks that
- * differ; empty messages; a stream of another GPU, or a second stream; two ranks on one GPU; a communicator that blocks,
- * is not ready, was aborted or is used by two threads at once; more than MOST_CALLS calls in a group.
+ * MISUSE is refused, with a sentence: memory that is not the GPU's, was freed or is too short; counts of two ranks
+ * that differ; empty messages; a stream of another GPU, or a second stream; two ranks on one GPU; a communicator that
+ * blocks, is not ready, was aborted, or is used by two threads at once; more than MOST_CALLS calls in a group.
  *
  * FAULTS come from the settings of the CUDA double (double.h): failing calls, and hangs of `ncclGroupEnd`, in which
  * the group's work never ends. Also, with `nccl_*` settings: an asynchronous error, a peer that never comes, a slow
@@ -290,7 +290,8 @@ static void refuse_deadlock(struct world *world)
     char text[CUDA_DOUBLE_REPORT_MAX];
     int one = -1;
     for (int i = 0; i < world->ranks; i++)
-        stuck[i] = world->comms[i] && world->comms[i]->current && !world->comms[i]->hangs;
+        stuck[i] = world->comms[i] && world->comms[i]->current && !world->comms[i]->hangs &&
+                   !world->comms[i]->is_aborted && !world->comms[i]->state;
     while (changes) {
         changes = false;
         one = -1;

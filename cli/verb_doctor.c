@@ -366,15 +366,41 @@ static void check_mpi(const struct doctor *doctor, struct finding *ret)
     print_detail(ret->fix, "apt-get install openmpi-bin");
 }
 
+/* Checks the library for messages between GPUs. */
+static void check_nccl(const struct doctor *doctor, struct finding *ret)
+{
+    const struct ah_comm_driver *driver = NULL;
+    struct ah_error err = {0};
+    char library[128] = "";
+    (void)doctor;
+    int rc = ah_comm_load("nccl", &driver, &err);
+    rc = rc ? rc : driver->probe(library, sizeof library, &err);
+    if (!rc) {
+        print_detail(ret->detail, "%s (interface %d), for messages between GPUs", library, AH_COMM_ABI);
+        return;
+    }
+    ret->state = STATE_ABSENT;
+    print_detail(ret->detail, "GPUs train alone, not together: %s", err.text);
+    print_detail(ret->fix,
+                 "for several GPUs: apt-get install libnccl2 libnccl-dev (from NVIDIA's repository), then "
+                 "build again");
+}
+
 static const struct {
     const char *what;
     void (*check)(const struct doctor *doctor, struct finding *ret);
 } checks[] = {
-    {"processor", check_processor},     {"host memory", check_memory},
-    {"locked memory", check_memlock},   {"huge pages", check_huge_pages},
-    {"device cpu", check_cpu_device},   {"NVIDIA driver", check_driver},
-    {"device cuda", check_cuda_plugin}, {"profile", check_profile},
-    {"tokenizer", check_tokenizer},     {"MPI", check_mpi},
+    {"processor", check_processor},
+    {"host memory", check_memory},
+    {"locked memory", check_memlock},
+    {"huge pages", check_huge_pages},
+    {"device cpu", check_cpu_device},
+    {"NVIDIA driver", check_driver},
+    {"device cuda", check_cuda_plugin},
+    {"profile", check_profile},
+    {"tokenizer", check_tokenizer},
+    {"MPI", check_mpi},
+    {"NCCL", check_nccl},
 };
 
 enum { CHECKS = sizeof checks / sizeof checks[0], LIBRARIES_MAX = 8, FINDINGS_MAX = CHECKS + LIBRARIES_MAX };

@@ -321,7 +321,7 @@ const struct ah_verb ah_verb_plan = {
         "page that inspect --html makes, with these tables on it.\n\nWith --cluster the plan is a "
         "cluster-plan document: pipelines of stages, the blocks that each stage holds and what it "
         "recomputes, the micro-batches that each pipeline takes, and who adds up which gradients, simulated "
-        "to be as fast as possible; 'run' trains plans for machines without a GPU. The planner chooses "
+        "to be as fast as possible. The planner chooses "
         "micro-batches unless they are given; --machine and memory budgets do not apply; other systems' "
         "policies set their own degrees, which --tp does not change. --search exact examines every "
         "arrangement that could be faster, for clusters of up to 12 units of GPUs, and proves the plan "

@@ -74,6 +74,8 @@ static void *live(void *context)
     const bool any = cudaMalloc(&memory, CHANNELS_MAX * BYTES) == cudaSuccess;
     rank->gpu = memory;
     rank->rc = open_rank(rank, &rank->err);
+    if (rank->rc)
+        (void)cudaDeviceSynchronize(); /* as closing a device does, before the rank leaves its world */
     if (!rank->rc && rank->run)
         rank->rc = rank->run(rank, &rank->err);
     if (rank->rc && rank->rc != AH_E_PEER && rank->comm)

@@ -24,7 +24,7 @@ TESTS = ("ops", "matmul", "attention", "gradients", "norm", "rope", "activation"
          "lanes", "trainer", "recording")
 MODELS = ("tiny", "gpt2-1.5b", "llama-2-7b", "gpt-2b", "gpt-4b", "gpt-6b")
 MACHINES = ("rtx4090-64g",)
-PROGRAMS = ("bench_contact", "bench_kernels", "bench_beside")  # they query the device through its interface
+PROGRAMS = ("bench_contact", "bench_kernels", "bench_beside", "bench_nccl")  # they query the device through its interface
 # DT_RPATH, not DT_RUNPATH, as it also applies to the dependencies of libraries.
 RPATH = ("-DCMAKE_BUILD_RPATH=$ORIGIN/../lib", "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags")
 

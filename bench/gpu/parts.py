@@ -16,6 +16,7 @@ import time
 
 import lanes
 from kernels import kernels
+from messages import messages
 from smoke import NOT_SUPPORTED, sanitizer_program, smoke
 
 FREE = ", not clipped"  # ends the name of a row: updates do not wait for the norm, as in the AutoHete paper
@@ -452,6 +453,7 @@ PARTS = (
     ("offload-2b", "2B in 12 GiB, by each policy, losses compared", 60, offload(*OFFLOADED["2b"])),
     ("identity", "twenty plans give the same bits", 60, identity),
     ("resume", "killed and resumed", 60, resume),
+    ("messages", "NCCL: a world of one; two GPUs, or two ranks on one", 60, messages(weights_digest)),
     ("fsdp-2b", "FSDP2 with CPU offload, 2B in 12 GiB", 150, fsdp(*OFFLOADED["2b"])),
     ("resident-7b", "Llama-2 7B's layers, sequence 4096, beside PyTorch", 200, resident("llama-2-7b", 4096, 2)),
     ("deepspeed-2b", "ZeRO-Offload by DeepSpeed, 2B in 12 GiB", 150, deepspeed(*OFFLOADED["2b"])),

@@ -13,7 +13,8 @@ OTHERS = ("stream" + FREE, "autohete-paper" + FREE, "zero-offload", "optimal, fi
 LEAST_MFU, MOST_ERROR, LEAST_KEPT = 0.5, 0.10, 0.85
 CORRECT = (("smoke", "first contact: pins, queues, ops, losses, memcheck"), ("kernels", "rows of each kernel near double"),
            ("operations", "operations within tolerance, losses track the CPU's"), ("identity", "plans bit-identical"),
-           ("resume", "resume exact"), ("sanitizer", "compute-sanitizer clean"))
+           ("resume", "resume exact"), ("sanitizer", "compute-sanitizer clean"),
+           ("messages", "messages and sums between GPUs right"))
 
 
 def row(point, holds, found):

@@ -38,6 +38,11 @@ static int find_device(struct ah_run *run, struct ah_error *err)
                        : run->options->other_device ? NULL
                                                     : planned;
     int rc = ah_devices_find(name, &run->driver, &run->device_index, err);
+    if (!rc && run->options->ranks && run->device_index)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--device %s' names one GPU, but each rank has its own; choose them with "
+                            "CUDA_VISIBLE_DEVICES",
+                            name);
     if (rc || !strcmp(run->driver->name, planned) || run->options->other_device)
         return rc;
     return ah_error_set(err, AH_E_MISMATCH,

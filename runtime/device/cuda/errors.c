@@ -23,6 +23,8 @@ static const struct cause causes[] = {
     {cudaErrorStubLibrary, AH_E_MISSING, false,
      "the CUDA toolkit's stub of libcuda.so.1 was loaded instead of the driver; remove the toolkit's 'stubs' "
      "folder from LD_LIBRARY_PATH"},
+    {cudaErrorInvalidDevice, AH_E_MISSING, false,
+     "there is no GPU of this number; see 'nvidia-smi', and CUDA_VISIBLE_DEVICES if it is set"},
     {cudaErrorDevicesUnavailable, AH_E_MISSING, false,
      "every GPU is held by another process in exclusive mode; see 'nvidia-smi'"},
     {cudaErrorSystemNotReady, AH_E_MISSING, false,

@@ -42,6 +42,7 @@ struct rank {
 };
 
 static struct ah_comm_hub *hub;
+static pthread_barrier_t opened;
 static const struct ah_device_driver *gpus;
 static struct rank ranks[RANKS_MAX];
 
@@ -166,6 +167,7 @@ static void *live(void *context)
 {
     struct rank *rank = context;
     rank->rc = open_rank(rank, &rank->err);
+    pthread_barrier_wait(&opened); /* no rank allocates while a message waits on another GPU */
     rank->rc = rank->rc ? rank->rc : measure(rank, &rank->err);
     if (rank->rc && rank->comm)
         ah_comm_revoke(rank->comm, &rank->err);
@@ -189,8 +191,9 @@ static int run(uint32_t n, bool one_gpu, const struct ah_comm_driver *nccl, cons
     struct ah_error err = {0};
     if (ah_comm_hub_new(&hub, n, NULL, &err))
         return refuse(&err);
+    pthread_barrier_init(&opened, NULL, n);
     for (uint32_t i = 0; i < n; i++) {
-        ranks[i].nccl = (struct ah_comm_nccl){ah_comm_loop(), hub, 1, one_gpu ? 0 : i};
+        ranks[i].nccl = (struct ah_comm_nccl){ah_comm_loop(), hub, 1, one_gpu ? 0 : i, 0};
         ranks[i].options = (struct ah_comm_options){nccl, i, n, &ranks[i].nccl, 20};
         if (pthread_create(&ranks[i].thread, NULL, live, &ranks[i]))
             return 1;

@@ -74,8 +74,9 @@ static void say_ranks(struct ah_cli *cli, const struct ah_run_ranks *ranks)
         ah_buffer_printf(out, "%" PRIu32 " rank%s of this process", world->ranks,
                          world->ranks == 1 ? ", a thread" : "s, threads");
     else
-        ah_buffer_printf(out, "%" PRIu32 " ranks; 'kill -USR1 %ld' on host '%s' saves and ends all of them",
-                         world->ranks, (long)getpid(), ah_cli_clean(cli, ah_run_ranks_host(ranks, 0)));
+        ah_buffer_printf(out, "%" PRIu32 " rank%s; 'kill -USR1 %ld' on host '%s' saves and ends all",
+                         world->ranks, world->ranks == 1 ? "" : "s", (long)getpid(),
+                         ah_cli_clean(cli, ah_run_ranks_host(ranks, 0)));
     if (ah_run_ranks_paced(ranks))
         ah_buffer_printf(out, "\n  paced: every op and message takes as long as planned");
     for (uint32_t rank = 0; rank < world->ranks; rank++) {

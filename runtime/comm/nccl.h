@@ -21,7 +21,8 @@ struct ah_comm_nccl {
     const struct ah_comm_driver *control;
     void *control_boot;
     uint32_t purposes;
-    uint32_t gpu; /* as `index` in a device's options */
+    uint32_t gpu;         /* as `index` in a device's options */
+    uint64_t taken_bytes; /* set by ah_comm_channels(): GPU memory that messages take */
 };
 
 #endif

@@ -81,7 +81,7 @@ static void add_nccl(struct ah_run_ranks *ranks, uint32_t rank, struct ah_comm_o
     if (!ranks->nccl)
         return;
     ranks->boots[rank] =
-        (struct ah_comm_nccl){options->driver, options->boot, AH_LINKS_CONTROL, gpu_of(ranks, rank)};
+        (struct ah_comm_nccl){options->driver, options->boot, AH_LINKS_CONTROL, gpu_of(ranks, rank), 0};
     options->driver = ranks->nccl;
     options->boot = &ranks->boots[rank];
 }
@@ -94,15 +94,21 @@ static int join_threads(struct ah_run_ranks *ranks, struct ah_trainer_rank *plac
     return ah_comm_open(&place->comm, &options, err);
 }
 
-/* Returns which of its host's ranks this process is. */
-static uint32_t place_on_host(void)
+/* Finds which of its host's ranks this process is. */
+static int place_on_host(uint32_t *ret_place, struct ah_error *err)
 {
-    static const char *const variables[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID",
-                                            "PMI_LOCAL_RANK"};
+    static const char *const variables[] = {
+        "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK",
+        "PALS_LOCAL_RANKID",          "FLUX_TASK_LOCAL_ID",        "SLURM_LOCALID"};
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
-        if (getenv(variables[i]))
-            return (uint32_t)strtoul(getenv(variables[i]), NULL, 10);
-    return 0;
+        if (getenv(variables[i])) {
+            *ret_place = (uint32_t)strtoul(getenv(variables[i]), NULL, 10);
+            return AH_OK;
+        }
+    return ah_error_set(
+        err, AH_E_USAGE,
+        "the launcher does not say which of this host's ranks a process is, so its GPU is not known; "
+        "show each process one GPU with CUDA_VISIBLE_DEVICES");
 }
 
 /* Chooses the GPU of this process, or checks that there is one for each thread. */
@@ -110,7 +116,8 @@ static int choose_gpus(struct ah_run_ranks *ranks, bool local, struct ah_error *
 {
     size_t n = 0;
     int rc = ranks->device->probe(NULL, 0, &n, err);
-    ranks->gpu = n > 1 ? place_on_host() : 0;
+    if (!rc && !local && n > 1)
+        rc = place_on_host(&ranks->gpu, err);
     if (rc || (local ? ranks->world.ranks : ranks->gpu + 1) <= n)
         return rc;
     if (local)
@@ -131,6 +138,8 @@ static int find_drivers(struct ah_run_ranks *ranks, bool local, struct ah_error 
     ranks->device = ah_device_cpu();
     if (ranks->world.programs[0]->numeric_signature.device == AH_DEVICE_CPU)
         return AH_OK;
+    /* GPUs need a queue for each stream (device/cuda/cuda_lanes.c). Read when the first GPU is opened. */
+    (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     ranks->boots = ah_arena_array(&ranks->arena, ranks->world.ranks, sizeof *ranks->boots);
     int rc = ranks->boots ? ah_plugin_load("cuda", &ranks->device, err) : ah_error_memory(err);
     rc = rc ? rc : choose_gpus(ranks, local, err);
@@ -323,6 +332,8 @@ static int run_follower(struct ah_run_ranks *ranks, uint32_t rank, struct ah_err
                                                 .program = ranks->world.programs[rank],
                                                 .driver = ranks->device,
                                                 .device_index = gpu_of(ranks, rank),
+                                                .nccl = ranks->boots ? &ranks->boots[ranks->hub ? rank : 0]
+                                                                     : NULL,
                                                 .plan_sha256 = ranks->sha256,
                                                 .watch = ranks->watch};
     return ah_follower_run(&options, err);
@@ -411,6 +422,7 @@ int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
     place->links = &ranks->links;
     options->rank = place;
     options->device.index = gpu_of(ranks, 0);
+    options->device.messages_bytes = ranks->boots ? ranks->boots[0].taken_bytes : 0;
     options->device.shared = ranks->hosts[0].crowded;
     options->device.product_forms = ah_follower_forms(ranks->hosts, ranks->world.ranks);
     return AH_OK;

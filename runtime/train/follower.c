@@ -360,6 +360,7 @@ static int open_trainer(struct follower *f, struct ah_error *err)
         .driver = options->driver,
         .device = {.index = options->device_index,
                    .memory_bytes = program->memory.device_capacity_bytes,
+                   .messages_bytes = options->nccl ? options->nccl->taken_bytes : 0,
                    .compute_threads = program->threads ? (uint32_t)program->threads->compute : 0,
                    .host_threads = program->threads ? (uint32_t)program->threads->host : 0,
                    .watch = options->watch,

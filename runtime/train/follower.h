@@ -12,6 +12,7 @@
 #ifndef AH_RUNTIME_TRAIN_FOLLOWER_H
 #define AH_RUNTIME_TRAIN_FOLLOWER_H
 
+#include "runtime/comm/nccl.h"
 #include "runtime/train/links.h"
 
 enum { AH_FOLLOWER_HOST_MAX = 64 };
@@ -59,6 +60,7 @@ struct ah_follower_options {
     const struct ah_plan *program;
     const struct ah_device_driver *driver;
     uint32_t device_index;
+    const struct ah_comm_nccl *nccl; /* NULL: its messages are not NCCL's */
     const char *plan_sha256;
     struct ah_device_watch watch; /* for its device; rank 0 sets the patience */
 };

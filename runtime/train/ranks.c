@@ -131,6 +131,19 @@ int ah_ranks_pair(struct ah_trainer *t, struct ah_error *err)
     return AH_OK;
 }
 
+int ah_ranks_ready(struct ah_trainer *t, struct ah_error *err)
+{
+    const struct ranks *ranks = &t->ranks;
+    uint32_t word = 0, *words;
+    if (!ah_ranks_several(ranks) || ah_comm_independent(ranks->options->comm))
+        return AH_OK;
+    words = ah_arena_array(&t->arena, ranks->options->ranks, sizeof *words);
+    if (!words)
+        return ah_error_memory(err);
+    int rc = ah_links_collect(ranks->links, &word, sizeof word, words, err);
+    return rc ? rc : ah_links_share(ranks->links, &word, sizeof word, err);
+}
+
 static void *place_of(const struct ah_trainer *t, const struct ah_message *message, void *device_arena)
 {
     char *arena = device_arena;

@@ -74,6 +74,9 @@ struct ranks_verdict {
 int ah_ranks_read(struct ah_trainer *t, struct ah_error *err);
 /* Finds the receives that move together with sends, once links are open. Does nothing if messages are independent. */
 int ah_ranks_pair(struct ah_trainer *t, struct ah_error *err);
+/* Waits until every rank has opened its device. On GPUs, one that still takes memory might wait for a GPU on which a
+ * message of another waits. Does nothing if messages are independent. */
+int ah_ranks_ready(struct ah_trainer *t, struct ah_error *err);
 /* Opens the links if the place has none. Collective. */
 int ah_ranks_meet(struct ah_trainer *t, struct ah_error *err);
 void ah_ranks_release(struct ah_trainer *t);

@@ -238,7 +238,7 @@ int ah_trainer_open(struct ah_trainer **ret_trainer, const struct ah_trainer_opt
 {
     static int (*const parts[])(struct ah_trainer *, struct ah_error *) = {
         bind_plan,     lay_out_model, take_memory,    ah_pace_init, open_device,
-        ah_ranks_meet, ah_ranks_pair, ah_beats_start, fill_arenas};
+        ah_ranks_meet, ah_ranks_pair, ah_beats_start, fill_arenas,  ah_ranks_ready};
     struct ah_trainer *t = calloc(1, sizeof *t);
     if (!t)
         return ah_error_memory(err);

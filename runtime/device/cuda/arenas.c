@@ -91,7 +91,8 @@ static int measure_outside(struct ah_cuda_device *cuda, uint64_t arena_bytes, st
                               ? cuda->common.info.free_bytes - free_bytes - arena_bytes
                               : 0;
     if (!rc)
-        cuda->common.info.outside_bytes = cuda->context_bytes + ah_cuda_workspace_bytes(cuda) + gone;
+        cuda->common.info.outside_bytes =
+            cuda->context_bytes + cuda->messages_bytes + ah_cuda_workspace_bytes(cuda) + gone;
     return rc;
 }
 

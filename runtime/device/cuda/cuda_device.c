@@ -9,6 +9,9 @@
  * another whose context has a few more pages. At most CONTEXT_MOST_BYTES is counted, since other processes may use the
  * rest. A process needs arena plus reserve, so a plan for 12 GiB runs on a GPU of 12 GiB.
  *
+ * Memory that messages have taken before is not in `reserve_bytes`, since plans do not know of it. It is in
+ * `outside_bytes`, so a run warns if the plan leaves too little. The GPU's free memory must hold the arena beside it.
+ *
  * `reserve_bytes` is an estimate, made before kernels are loaded and host memory is locked. Afterwards arenas.c
  * measures what is in use outside the arena: `outside_bytes`.
  *
@@ -102,6 +105,7 @@ static int measure_context(struct ah_cuda_device *cuda, struct ah_error *err)
     uint64_t ours = ah_cuda_workspace_bytes(cuda) + ah_cuda_products_bytes(cuda->products);
     uint64_t taken = total_bytes > free_bytes + ours ? total_bytes - free_bytes - ours : 0;
     cuda->common.info.free_bytes = free_bytes;
+    taken = taken > cuda->messages_bytes ? taken - cuda->messages_bytes : 0;
     taken = (taken + CONTEXT_STEP_BYTES - 1) / CONTEXT_STEP_BYTES * CONTEXT_STEP_BYTES;
     cuda->context_bytes = taken < CONTEXT_MOST_BYTES ? taken : CONTEXT_MOST_BYTES;
     if (kept) {
@@ -181,6 +185,7 @@ int ah_cuda_open(struct ah_device **ret_device, const struct ah_device_options *
     pthread_mutex_init(&cuda->failure_lock, NULL);
     cuda->common.driver = ah_plugin_driver();
     cuda->index = (int)options->index;
+    cuda->messages_bytes = options->messages_bytes;
     cuda->on_failure = options->failed;
     cuda->on_failure_context = options->failed_context;
     cuda->kept = options->keep ? ah_cuda_kept_find(options->keep, cuda->index) : NULL;

@@ -127,6 +127,7 @@ struct ah_cuda_device {
     void *workspace;                         /* workspace of kernels; owned */
     struct ah_cuda_clock clock;              /* used under the lock */
     uint64_t context_bytes;                  /* GPU memory taken by the context */
+    uint64_t messages_bytes;                 /* as in the options */
     unsigned char *device_arena;             /* owned */
     struct ah_region arenas[AH_ARENA_KINDS]; /* only the arenas in host memory */
     struct ah_cuda_pinning pinning;          /* of the pinned arena */

@@ -19,8 +19,9 @@
  * 4. By 1, the oldest op that is not done has no unmet wait. Even if the streams shared one hardware queue, this op
  *    would be at its head, so everything can run in the order of submission. Separate queues for the streams, as in
  *    CUDA (up to CUDA_DEVICE_MAX_CONNECTIONS), only let the streams overlap. Work of messages is the exception: a
- *    worker enqueues it late, on its own stream. So with messages, streams need separate queues. CUDA has eight; there
- *    are three lanes, the side stream and NCCL's.
+ *    worker enqueues it late, on its own stream. So with messages, streams need separate queues. There are three lanes,
+ *    the clock's, the side stream, NCCL's and those that NCCL hides, more than the eight queues that CUDA has unless
+ *    CUDA_DEVICE_MAX_CONNECTIONS says otherwise (runtime/run/run_ranks.c sets it).
  * 5. The submitter waits only while a lane's queue is full of older ops. A stream's queue is so short that the driver
  *    never blocks inside a call, where it could keep workers from polling events.
  *

@@ -2,9 +2,9 @@
  *
  * The driver "nccl" (runtime/comm/nccl.h): messages between GPUs, on top of a control driver.
  *
- * GROUPS. Messages that progress together form a group, which is one group of NCCL calls. Groups run one after another,
- * in the order of posts, on one stream and one communicator. NCCL guarantees no more: two of its kernels may wait for
- * each other if they are started separately. So the world is not independent.
+ * GROUPS. Messages that progress together form a group, which is one group of NCCL calls. We run groups one after
+ * another, in the order of posts, on one stream and one communicator, because two kernels of NCCL that are started
+ * separately may wait for each other. So the world is not independent.
  *
  * 1. A message is in the ring `messages` from its post until `poll` reports it: done <= launched <= posted <= done + n.
  *    The last message of a group has `ends`.
@@ -12,14 +12,15 @@
  *    is being launched (is_launching). Its event is recorded once NCCL has launched it, and the next group follows.
  * 3. A group is done when its event is. The event is that of the ring's place of its last message.
  * 4. Once the world is lost, the communicator is aborted and the stream is drained, so NCCL no longer touches memory.
- *    Only then does `poll` report the messages, with AH_E_PEER.
+ *    Only then does `poll` report the messages, with AH_E_PEER. An abort may wait for other ranks on this host to do
+ *    the same. So the reason is told first, and a rank without messages aborts as soon as it knows of the loss.
  *
  * NCCL matches the sends and receives of two ranks in their order, whatever the channel. Each direction of a pair has
  * channels of one lane only: those of a pipeline, or those of sums. Both ends use these in the same order.
  *
- * Memory of a message may also be pinned memory of the host, since sums over pipelines use some. NCCL gets it from or
- * into a part of `bounce`, and copies on the stream, before or behind the group, do the rest. Channels for messages of
- * up to BOUNCE_MOST bytes have such a part.
+ * A message may also arrive in pinned memory of the host, since sums over pipelines use some. NCCL then puts it into a
+ * part of `bounce`, and a copy behind the group does the rest. Channels that receive at most BOUNCE_MOST bytes have
+ * such a part.
  *
  * The caller posts a message once its memory is ready. So the GPU never waits for another rank longer than the message
  * itself, and other work continues beside it. NCCL takes memory at a pair's first message, for which the driver may
@@ -39,8 +40,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The most processors of the GPU that messages take. NCCL_MAX_CTAS in the environment changes it. Each connection to
+ * another rank has up to as many channels, with 9 MiB of GPU memory each. */
+enum { PROCESSORS_MOST = 16 };
+
 /* The purpose of the channels from rank 0 to each other rank that carry NCCL's id. */
 enum { PURPOSE_ID = 20000, POLL_NS = 100 * 1000 };
+
+/* Turns in which control may tell others of a loss before the communicator is aborted. */
+enum { TURNS_BEFORE_ABORT = 3 };
 
 enum { BOUNCE_MOST = 1 << 20, BOUNCE_ALIGN = 256 };
 static const uint32_t NO_BOUNCE = UINT32_MAX;
@@ -48,16 +56,16 @@ static const uint32_t NO_BOUNCE = UINT32_MAX;
 struct message {
     uint32_t channel;
     bool ends;    /* last of its group */
-    bool bounces; /* `data` is in the memory of the host */
+    bool bounces; /* it arrives in the memory of the host */
     void *data;
     uint64_t bytes;
 };
 
 struct nccl_end {
     struct ah_comm_end base;
-    struct ah_comm_nccl boot;
-    struct ah_comm_options options; /* control's */
-    struct ah_comm_end *control;    /* owned */
+    struct ah_comm_nccl boot, *caller; /* a copy, and the caller's own */
+    struct ah_comm_options options;    /* control's */
+    struct ah_comm_end *control;       /* owned */
     struct ah_nccl calls;
     ncclComm_t comm;       /* owned; NULL before channels and after an abort */
     cudaStream_t stream;   /* owned */
@@ -71,6 +79,7 @@ struct nccl_end {
     cudaEvent_t *events;              /* owned; n */
     uint64_t done, launched, posted;
     bool is_launching, is_lost;
+    unsigned lost_turns; /* number of polls since the world was lost */
 };
 
 static struct nccl_end *end_of(struct ah_comm_end *end)
@@ -97,7 +106,7 @@ static void lose(struct nccl_end *end, const struct ah_error *why)
     end->is_lost = true;
 }
 
-/* Ends all work of NCCL. Afterwards it touches no memory. */
+/* Ends all work of NCCL, which then touches no memory. May wait for other ranks on this host to do the same. */
 static void abort_work(struct nccl_end *end)
 {
     if (!end->comm)
@@ -128,18 +137,15 @@ static unsigned char *bounce_of(const struct nccl_end *end, const struct message
     return end->bounce + (uint64_t)end->bounce_at[message->channel] * BOUNCE_ALIGN;
 }
 
-/* Copies messages of a group between the host's memory and `bounce`: those that this rank sends, or those it gets. */
-static int copy_bounced(struct nccl_end *end, uint64_t at, uint64_t next, bool sends, struct ah_error *err)
+/* Copies what a group brought for the memory of the host. */
+static int copy_bounced(struct nccl_end *end, uint64_t at, uint64_t next, struct ah_error *err)
 {
     cudaError_t rc = cudaSuccess;
     for (; at < next && !rc; at++) {
         const struct message *message = message_at(end, at);
-        if (!message->bounces || end->channels[message->channel].sends != sends)
-            continue;
-        unsigned char *there = bounce_of(end, message);
-        rc = sends
-                 ? cudaMemcpyAsync(there, message->data, message->bytes, cudaMemcpyHostToDevice, end->stream)
-                 : cudaMemcpyAsync(message->data, there, message->bytes, cudaMemcpyDeviceToHost, end->stream);
+        if (message->bounces)
+            rc = cudaMemcpyAsync(message->data, bounce_of(end, message), message->bytes,
+                                 cudaMemcpyDeviceToHost, end->stream);
     }
     return ah_cuda_check(err, rc, "cudaMemcpyAsync");
 }
@@ -168,8 +174,7 @@ static uint64_t end_of_group(const struct nccl_end *end, uint64_t at)
 static int launch_group(struct nccl_end *end, uint64_t at, uint64_t next, struct ah_error *err)
 {
     const struct ah_nccl *calls = &end->calls;
-    int rc = copy_bounced(end, at, next, true, err);
-    rc = rc ? rc : ah_nccl_check(calls, end->comm, calls->group_start(), "ncclGroupStart", err);
+    int rc = ah_nccl_check(calls, end->comm, calls->group_start(), "ncclGroupStart", err);
     if (rc)
         return rc;
     for (; at < next && !rc; at++) {
@@ -193,7 +198,7 @@ static void launch(struct nccl_end *end)
         end->is_launching = true;
         if (!rc && state_of(end) != ncclSuccess)
             return;
-        rc = rc ? rc : copy_bounced(end, end->launched, next, false, &why);
+        rc = rc ? rc : copy_bounced(end, end->launched, next, &why);
         if (!rc)
             rc = ah_cuda_check(&why, cudaEventRecord(end->events[(next - 1) % end->n], end->stream),
                                "cudaEventRecord");
@@ -209,7 +214,7 @@ static bool is_data(const struct nccl_end *end, uint32_t channel)
     return end->channels[channel].purpose < end->boot.purposes;
 }
 
-/* True if the message is in the memory of the host. If that is not possible, loses the world. */
+/* True if the message arrives in the memory of the host. If that is not possible, loses the world. */
 static bool is_on_host(struct nccl_end *end, const struct ah_comm_message *message)
 {
     struct cudaPointerAttributes found = {.type = cudaMemoryTypeUnregistered};
@@ -224,8 +229,8 @@ static bool is_on_host(struct nccl_end *end, const struct ah_comm_message *messa
     if (!rc)
         (void)ah_error_set(
             &why, AH_E_UNSUPPORTED,
-            "a message of %llu bytes is neither in the memory of the GPU nor a small piece of pinned "
-            "memory",
+            "a message of %llu bytes is not in the memory of the GPU, and does not arrive in pinned memory "
+            "in small pieces",
             (unsigned long long)message->bytes);
     lose(end, &why);
     return false;
@@ -241,7 +246,9 @@ static void nccl_post(struct ah_comm_end *base, const struct ah_comm_message *me
             *last = (struct message){messages[i].channel, !messages[i].more, is_on_host(end, &messages[i]),
                                      messages[i].data, messages[i].bytes};
         } else {
-            control_of(end)->post(end->control, &messages[i], 1);
+            struct ah_comm_message alone = messages[i];
+            alone.more = false; /* control is independent */
+            control_of(end)->post(end->control, &alone, 1);
         }
         if (last && !messages[i].more)
             last->ends = true;
@@ -257,7 +264,7 @@ static bool is_oldest_over(struct nccl_end *end)
 {
     struct ah_error why = {0};
     if (end->done == end->posted || end->is_lost)
-        return end->is_lost && end->done < end->posted;
+        return end->is_lost && !end->comm && end->done < end->posted;
     const uint64_t next = end_of_group(end, end->done);
     if (next > end->launched)
         return false;
@@ -279,7 +286,7 @@ static size_t nccl_poll(struct ah_comm_end *base, struct ah_comm_done *ret_done,
     if (end->comm && !end->is_lost && !end->is_launching)
         (void)state_of(end);
     launch(end);
-    if (end->is_lost)
+    if (end->is_lost && end->lost_turns++ >= TURNS_BEFORE_ABORT)
         abort_work(end);
     for (; n < max && is_oldest_over(end); n++, end->done++)
         ret_done[n] =
@@ -329,6 +336,8 @@ static int share_id(struct nccl_end *end, ncclUniqueId *id, struct ah_error *err
         if (control_of(end)->poll(end->control, &done, 1)) {
             rc = rc ? rc : done.rc;
             left--;
+        } else if (end->is_lost) {
+            ah_threads_sleep_until_ns(ah_threads_now_ns() + POLL_NS);
         } else if (pause(end, until_ns, "sharing NCCL's id", &why)) {
             lose(end, &why);
             rc = AH_E_PEER;
@@ -342,6 +351,7 @@ static int make_comm(struct nccl_end *end, struct ah_error *err)
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id = {0};
     config.blocking = 0;
+    config.maxCTAs = PROCESSORS_MOST;
     int rc = end->base.rank
                  ? AH_OK
                  : ah_nccl_check(&end->calls, NULL, end->calls.unique_id(&id), "ncclGetUniqueId", err);
@@ -371,20 +381,24 @@ static uint64_t cut_bounce(struct nccl_end *end)
     for (uint32_t c = 0; c < end->n; c++) {
         const struct ah_comm_channel *channel = &end->channels[c];
         end->bounce_at[c] = NO_BOUNCE;
-        if (!is_data(end, c) || channel->most_bytes > BOUNCE_MOST)
+        if (!is_data(end, c) || channel->sends || channel->most_bytes > BOUNCE_MOST)
             continue;
         end->bounce_at[c] = (uint32_t)(bytes / BOUNCE_ALIGN);
         bytes += (channel->most_bytes + BOUNCE_ALIGN - 1) / BOUNCE_ALIGN * BOUNCE_ALIGN;
     }
-    return bytes;
+    return bytes + BOUNCE_ALIGN;
 }
 
 static int take_resources(struct nccl_end *end, struct ah_error *err)
 {
-    int rc = ah_cuda_check(err, cudaStreamCreateWithFlags(&end->stream, cudaStreamNonBlocking),
-                           "cudaStreamCreateWithFlags");
+    int least = 0, greatest = 0;
+    int rc = ah_cuda_check(err, cudaDeviceGetStreamPriorityRange(&least, &greatest),
+                           "cudaDeviceGetStreamPriorityRange");
+    if (!rc) /* as compute has: with less, a message would wait for gaps, and its other end would wait with it */
+        rc = ah_cuda_check(err, cudaStreamCreateWithPriority(&end->stream, cudaStreamNonBlocking, greatest),
+                           "cudaStreamCreateWithPriority");
     if (!rc)
-        rc = ah_cuda_check(err, cudaMalloc((void **)&end->words, end->n), "cudaMalloc");
+        rc = ah_cuda_check(err, cudaMalloc((void **)&end->words, end->n + 1), "cudaMalloc");
     if (!rc)
         rc = ah_cuda_check(err, cudaMalloc((void **)&end->bounce, cut_bounce(end)), "cudaMalloc");
     for (size_t i = 0; i < end->n && !rc; i++)
@@ -431,19 +445,35 @@ static int list_channels(struct nccl_end *end, const struct ah_comm_channel *cha
     return AH_OK;
 }
 
+/* Notes the free memory of the GPU at first, then what has been taken since. */
+static int count_bytes(struct nccl_end *end, size_t *before, struct ah_error *err)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    const int rc = ah_cuda_check(err, cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+    if (!rc && *before && end->caller->taken_bytes == 0)
+        end->caller->taken_bytes = *before > free_bytes ? *before - free_bytes : 0;
+    *before = free_bytes;
+    return rc;
+}
+
 static int nccl_channels(struct ah_comm_end *base, const struct ah_comm_channel *channels, size_t n,
                          struct ah_error *err)
 {
     struct nccl_end *end = end_of(base);
     int rc = list_channels(end, channels, n, err);
     const size_t ids = base->rank ? 1 : base->ranks - 1;
+    size_t before = 0;
     rc = rc ? rc : control_of(end)->channels(end->control, end->channels, n + ids, err);
     rc = rc ? rc : ah_cuda_check(err, cudaSetDevice((int)end->boot.gpu), "cudaSetDevice");
+    rc = rc ? rc : count_bytes(end, &before, err);
     rc = rc ? rc : take_resources(end, err);
     rc = rc ? rc : make_comm(end, err);
     rc = rc ? rc : connect_pairs(end, err);
-    if (rc)
-        abort_work(end); /* closing the device waits for all work on the GPU */
+    rc = rc ? rc : count_bytes(end, &before, err);
+    if (rc) {
+        lose(end, err);
+        abort_work(end); /* closing the device would wait for it */
+    }
     return rc;
 }
 
@@ -462,7 +492,8 @@ static int nccl_open(struct ah_comm_end **ret_end, const struct ah_comm_options 
     struct nccl_end *end = calloc(1, sizeof *end);
     if (!end)
         return ah_error_memory(err);
-    end->boot = *(const struct ah_comm_nccl *)options->boot;
+    end->caller = options->boot;
+    end->boot = *end->caller;
     end->options = *options;
     end->options.driver = end->boot.control;
     end->options.boot = end->boot.control_boot;
@@ -487,7 +518,12 @@ static int nccl_open(struct ah_comm_end **ret_end, const struct ah_comm_options 
 
 static int nccl_fault(struct ah_comm_end *base, uint32_t *ret_rank, struct ah_error *ret_why)
 {
-    return control_of(end_of(base))->fault(end_of(base)->control, ret_rank, ret_why);
+    struct nccl_end *end = end_of(base);
+    const int rc = control_of(end)->fault(end->control, ret_rank, ret_why);
+    end->is_lost = end->is_lost || rc;
+    if (end->is_lost && end->done == end->posted) /* else `poll` aborts */
+        abort_work(end);
+    return rc;
 }
 
 static void nccl_revoke(struct ah_comm_end *base, const struct ah_error *why)
@@ -495,19 +531,23 @@ static void nccl_revoke(struct ah_comm_end *base, const struct ah_error *why)
     lose(end_of(base), why);
 }
 
-/* Ends the communicator together with the other ranks; only this rank's part if they do not come. */
+/* Ends the communicator together with the other ranks. If that fails, loses the world and ends this rank's part. */
 static void finish(struct nccl_end *end)
 {
     const uint64_t until_ns = deadline_of(end);
+    struct ah_error why = {0};
     ncclResult_t state = end->calls.finalize(end->comm);
-    while (state == ncclInProgress && !pause(end, until_ns, "closing", NULL))
+    while (state == ncclInProgress && !pause(end, until_ns, "closing", &why))
         if (end->calls.async_error(end->comm, &state) != ncclSuccess)
             state = ncclInternalError;
-    if (state == ncclSuccess)
+    if (state == ncclSuccess) {
         (void)end->calls.destroy(end->comm);
-    else
-        (void)end->calls.abort(end->comm);
-    end->comm = NULL;
+        end->comm = NULL;
+        return;
+    }
+    (void)ah_nccl_check(&end->calls, end->comm, state, "ncclCommFinalize", &why);
+    lose(end, &why);
+    abort_work(end);
 }
 
 static void nccl_close(struct ah_comm_end *base)

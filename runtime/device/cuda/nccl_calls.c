@@ -10,8 +10,8 @@
 
 #define SONAME "libnccl.so.2"
 
-/* Communicators that do not block can be aborted reliably since this version. */
-enum { VERSION_LEAST = NCCL_VERSION(2, 18, 1) };
+/* Before this version, threads of one process could write into each other's messages even after an abort. */
+enum { VERSION_LEAST = NCCL_VERSION(2, 26, 2) };
 
 int ah_nccl_load(struct ah_nccl *ret_calls, struct ah_error *err)
 {
@@ -30,7 +30,7 @@ int ah_nccl_load(struct ah_nccl *ret_calls, struct ah_error *err)
              version % 100);
     if (version < VERSION_LEAST)
         return ah_error_set(err, AH_E_MISSING,
-                            "library '%s' is %s, but messages between GPUs need 2.18.1 or later; install a "
+                            "library '%s' is %s, but messages between GPUs need 2.26.2 or later; install a "
                             "later NCCL",
                             SONAME, calls.name);
     *ret_calls = calls;

@@ -39,8 +39,12 @@ static int open_signal(struct ah_cuda_device *cuda, struct ah_error *err)
 
 static int open_side(struct ah_cuda_side *side, struct ah_error *err)
 {
-    int rc = ah_cuda_check(err, cudaStreamCreateWithFlags(&side->stream, cudaStreamNonBlocking),
-                           "cudaStreamCreateWithFlags");
+    int least = 0, greatest = 0;
+    int rc = ah_cuda_check(err, cudaDeviceGetStreamPriorityRange(&least, &greatest),
+                           "cudaDeviceGetStreamPriorityRange");
+    if (!rc) /* as compute has; other ranks wait for the sums */
+        rc = ah_cuda_check(err, cudaStreamCreateWithPriority(&side->stream, cudaStreamNonBlocking, greatest),
+                           "cudaStreamCreateWithPriority");
     if (!rc)
         rc = ah_cuda_check(err, cudaEventCreateWithFlags(&side->done, cudaEventDisableTiming),
                            "cudaEventCreateWithFlags");
@@ -147,9 +151,10 @@ static int run_op(struct ah_cuda_task *task, struct ah_error *err)
         return move(task, err);
     if (touches(op, AH_ARENA_DEVICE))
         return run_aside(cuda, op, err);
+    const struct ah_host *host = task->lane == AH_LANE_HOST ? &cuda->host : &cuda->sums_host;
     if (!ah_math_does(op->kind))
-        return ah_host_run(task->lane == AH_LANE_HOST ? &cuda->host : &cuda->sums_host, op, err);
-    ah_math_run(&cuda->host, op);
+        return ah_host_run(host, op, err);
+    ah_math_run(host, op);
     return AH_OK;
 }
 

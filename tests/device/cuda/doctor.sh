@@ -24,4 +24,4 @@ expect "fail=cudaStreamCreateWithPriority:1:2" 'device cuda note interface [0-9]
 expect "plain=1" 'device cuda ok .*; cuBLASLt [0-9.]+ lacks 2 of 6 matrix products .*; recorded by .* -> for the products: install'
 expect "fail=cudaMemsetAsync:1:2,kernel=900MiB" 'device cuda note interface [0-9]+; cuda:0 cannot be used: '
 expect "devices=0" 'device cuda absent no GPU can be used, although the CUDA plugin is installed \(interface [0-9]+\): '
-expect "nccl=21706" 'NCCL absent GPUs train alone, not together: .* is NCCL 2\.17\.6, but messages between GPUs need 2\.18\.1 or later; install a later NCCL -> '
+expect "nccl=21706" 'NCCL absent GPUs train alone, not together: .* is NCCL 2\.17\.6, but messages between GPUs need 2\.26\.2 or later; install a later NCCL -> '

@@ -47,7 +47,7 @@ expect "^error: three.json: has 3 ranks, each on a GPU of its own, but this mach
 ! train devices=3 three.json no --local --device cuda:1 || fail "three ranks take one GPU"
 expect "^error: '--device cuda:1' names one GPU, but each rank has its own; choose them with CUDA_VISIBLE_DEVICES"
 ! train devices=3,nccl=21706 three.json no --local || fail "three ranks train with an old NCCL"
-expect "NCCL 2.17.6, but messages between GPUs need 2.18.1 or later"
+expect "NCCL 2.17.6, but messages between GPUs need 2.26.2 or later"
 ! train devices=3,fail=ncclSend:30:2 three.json no --local || fail "three ranks train although a message fails"
 expect "^error: .*'ncclSend' failed: unhandled system error"
 [ ! -e no ] || [ -z "$(ls no)" ] || fail "a run that failed has saved something"

@@ -349,7 +349,7 @@ static inline int pipeline_open_rank(struct pipeline_stage *s, struct ah_trainer
                                       .ranks = s->rank.ranks,
                                       .boot = p->hub,
                                       .deadline_s = p->deadline_s};
-    s->nccl = (struct ah_comm_nccl){ah_comm_loop(), p->hub, AH_LINKS_CONTROL, s->rank.rank};
+    s->nccl = (struct ah_comm_nccl){ah_comm_loop(), p->hub, AH_LINKS_CONTROL, s->rank.rank, 0};
     if (p->gpus)
         options.boot = &s->nccl;
     s->err = (struct ah_error){0};

@@ -241,16 +241,17 @@ static void nccl_post(struct ah_comm_end *base, const struct ah_comm_message *me
     struct nccl_end *end = end_of(base);
     struct message *last = NULL;
     for (size_t i = 0; i < n; i++) {
+        const bool ends = !messages[i].more;
         if (is_data(end, messages[i].channel)) {
             last = message_at(end, end->posted++);
-            *last = (struct message){messages[i].channel, !messages[i].more, is_on_host(end, &messages[i]),
+            *last = (struct message){messages[i].channel, ends, is_on_host(end, &messages[i]),
                                      messages[i].data, messages[i].bytes};
         } else {
             struct ah_comm_message alone = messages[i];
             alone.more = false; /* control is independent */
             control_of(end)->post(end->control, &alone, 1);
         }
-        if (last && !messages[i].more)
+        if (last && ends)
             last->ends = true;
     }
     if (last)

@@ -23,8 +23,8 @@ int ah_comm_load(const char *name, const struct ah_comm_driver **ret_driver, str
     if (rc == AH_E_MISMATCH && is_nccl)
         return ah_error_set(
             err, AH_E_MISSING,
-            "this build's CUDA plugin has no NCCL, so GPUs cannot train together; build it where "
-            "NCCL's header nccl.h is installed");
+            "this build's CUDA plugin has no NCCL, which moves messages between GPUs; build it where NCCL's "
+            "header nccl.h is installed");
     if (rc)
         return rc;
     const struct ah_comm_driver *driver = entry.function();

@@ -221,7 +221,7 @@ struct ah_device_options {
     bool messages; /* adds the lanes for messages to other ranks; AH_E_UNSUPPORTED if the driver has none */
     uint64_t
         messages_bytes; /* GPUs: device memory that messages have taken already; not counted as reserve */
-    bool shared;        /* CPU: other ranks also compute on this machine, so no thread is pinned */
+    bool shared;        /* other ranks also compute on this machine, so no thread is pinned */
     uint32_t
         product_forms; /* CPU: number of forms of bf16 products allowed, from the first (info.product_form); 0: all */
     uint32_t queue; /* capacity of a lane's queue, in ops; 0: 1024 */

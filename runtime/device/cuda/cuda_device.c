@@ -115,6 +115,20 @@ static int measure_context(struct ah_cuda_device *cuda, struct ah_error *err)
     return AH_OK;
 }
 
+/* Leaves processors to the ranks on other GPUs: no thread is pinned, and the host lane has a part of the threads. */
+static int share_processors(struct ah_cuda_device *cuda, const struct ah_device_options *options,
+                            struct ah_error *err)
+{
+    int gpus = 1;
+    const int rc = ah_cuda_count(&gpus, err);
+    const unsigned part = cuda->near.threads / (unsigned)gpus;
+    if (!options->host_threads)
+        cuda->near.threads = part ? part : 1;
+    for (unsigned i = 0; i < cuda->near.threads; i++)
+        cuda->near.cpus[i] = -1;
+    return rc;
+}
+
 static int open_gpu(struct ah_cuda_device *cuda, const struct ah_device_options *options,
                     struct ah_error *err)
 {
@@ -136,10 +150,11 @@ static int open_gpu(struct ah_cuda_device *cuda, const struct ah_device_options 
     snprintf(cuda->common.info.address, sizeof cuda->common.info.address, "%04x:%02x:%02x.0",
              (unsigned)properties.pciDomainID, (unsigned)properties.pciBusID,
              (unsigned)properties.pciDeviceID);
-    ah_cuda_near_find(&cuda->near, &(struct ah_cuda_near_options){.address = cuda->common.info.address,
-                                                                  .threads = options->host_threads,
-                                                                  .submitter = options->pin_submitter});
-    return AH_OK;
+    ah_cuda_near_find(
+        &cuda->near, &(struct ah_cuda_near_options){.address = cuda->common.info.address,
+                                                    .threads = options->host_threads,
+                                                    .submitter = options->pin_submitter && !options->shared});
+    return options->shared ? share_processors(cuda, options, err) : AH_OK;
 }
 
 static int open_products(struct ah_cuda_device *cuda, const struct ah_device_options *options,

@@ -54,6 +54,27 @@ TEST(submitter, is_not_where_the_host_lane_is)
     expect_nothing_left();
 }
 
+/* Ranks on other GPUs use the same processors, so no thread is pinned. */
+TEST(submitter, and_the_host_lane_are_free_beside_other_ranks)
+{
+    const struct ah_device_options options = {.pin_submitter = true, .shared = true};
+    const struct cuda_double settings = cuda_double_default();
+    unsigned host = 0, mine[1024];
+    const struct ah_op call = {.kind = AH_OP_CALL, .u.call = {note_processors, &host}};
+    struct ah_error err = {0};
+    const unsigned before = ah_threads_cpus(mine, 1024);
+    if (before < 2)
+        check_skip("one processor");
+    cuda_double_set(&settings);
+    struct ah_device *device = open_device(&options);
+    submit_op(device, AH_LANE_HOST, &call, none);
+    CHECK_OK(ah_device_drain(device, &err), err);
+    assert_int_equal(ah_threads_cpus(mine, 1024), before);
+    assert_int_equal(host, UINT32_MAX);
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
 /* The submitter continues while none of a copy lane's first 192 ops is done. */
 TEST(submitter, gets_192_copies_ahead)
 {

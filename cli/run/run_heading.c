@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Run heading: one function for each group of lines, in the order in which they are printed.
+ */
 #include "cli/run/run_heading.h"
 
 #include "base/units.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * World: first refuses plans that trainers cannot run, then gives each rank its program, neighbours and blocks.
+ */
 #include "runtime/train/world.h"
 
 #include "runtime/schedule/messages.h"

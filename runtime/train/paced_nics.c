@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,28 +174,39 @@ static void take_ways(struct page *page, const struct ah_paced_nics_use *uses, s
     }
 }
 
+void ah_paced_nics_wait(struct ah_paced_nics *nics, uint32_t turn, const struct ah_paced_nics_use *uses,
+                        size_t n)
+{
+    lock(nics->page);
+    want(nics->page, turn, uses, n, true);
+    pthread_mutex_unlock(&nics->page->lock);
+}
+
+bool ah_paced_nics_try(struct ah_paced_nics *nics, uint32_t turn, const struct ah_paced_nics_use *uses,
+                       size_t n, uint64_t came_ns, uint64_t now_ns, uint64_t *ret_ns)
+{
+    struct page *page = nics->page;
+    lock(page);
+    const uint64_t freed_ns = free_ns(page, turn);
+    const bool taken = freed_ns <= now_ns && !is_behind(page, turn, now_ns);
+    if (taken) {
+        *ret_ns = freed_ns > came_ns && now_ns - freed_ns <= SLACK_NS ? freed_ns : now_ns;
+        want(page, turn, uses, n, false);
+        take_ways(page, uses, n, *ret_ns);
+    } else {
+        *ret_ns = freed_ns > now_ns ? freed_ns : now_ns + AGAIN_NS;
+    }
+    pthread_mutex_unlock(&page->lock);
+    return taken;
+}
+
 void ah_paced_nics_take(struct ah_paced_nics *nics, uint32_t turn, const struct ah_paced_nics_use *uses,
                         size_t n, uint64_t *ret_start_ns)
 {
-    struct page *page = nics->page;
     const uint64_t came_ns = ah_threads_now_ns();
-    lock(page);
-    want(page, turn, uses, n, true);
-    for (;;) {
-        const uint64_t now_ns = ah_threads_now_ns(), freed_ns = free_ns(page, turn);
-        const bool behind = is_behind(page, turn, now_ns);
-        if (freed_ns <= now_ns && !behind) {
-            const uint64_t start_ns = freed_ns > came_ns && now_ns - freed_ns <= SLACK_NS ? freed_ns : now_ns;
-            want(page, turn, uses, n, false);
-            take_ways(page, uses, n, start_ns);
-            *ret_start_ns = start_ns;
-            break;
-        }
-        pthread_mutex_unlock(&page->lock);
-        ah_threads_sleep_until_ns(freed_ns > now_ns ? freed_ns : now_ns + AGAIN_NS);
-        lock(page);
-    }
-    pthread_mutex_unlock(&page->lock);
+    ah_paced_nics_wait(nics, turn, uses, n);
+    while (!ah_paced_nics_try(nics, turn, uses, n, came_ns, ah_threads_now_ns(), ret_start_ns))
+        ah_threads_sleep_until_ns(*ret_start_ns);
 }
 
 /* ---- totals ---- */

@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -47,6 +48,14 @@ int ah_paced_nics_join(struct ah_paced_nics **ret_nics, const char *name, struct
 /* Waits until all ways of `uses` are free; takes them from `ret_start_ns` on. Any thread, one at a time per turn. */
 void ah_paced_nics_take(struct ah_paced_nics *nics, uint32_t turn, const struct ah_paced_nics_use *uses,
                         size_t n, uint64_t *ret_start_ns);
+
+/* The two halves of ah_paced_nics_take, for a caller with a clock of its own. From ah_paced_nics_wait() on, the turn
+ * waits for its ways. ah_paced_nics_try() takes them if it can at `now_ns`: true, from `ret_ns` on. If not, the caller
+ * tries again at `ret_ns`. */
+void ah_paced_nics_wait(struct ah_paced_nics *nics, uint32_t turn, const struct ah_paced_nics_use *uses,
+                        size_t n);
+bool ah_paced_nics_try(struct ah_paced_nics *nics, uint32_t turn, const struct ah_paced_nics_use *uses,
+                       size_t n, uint64_t came_ns, uint64_t now_ns, uint64_t *ret_ns);
 
 /* Counts an op that ended `late_ns` after its planned end. Any thread. */
 void ah_paced_nics_count(struct ah_paced_nics *nics, uint64_t late_ns);

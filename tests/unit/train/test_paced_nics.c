@@ -7,7 +7,6 @@
 #include "base/threads.h"
 #include "tests/support/check.h"
 
-#include <pthread.h>
 #include <string.h>
 
 enum { MS = 1000000 };
@@ -27,49 +26,67 @@ static uint64_t take(struct ah_paced_nics *nics, uint32_t turn, uint32_t from, u
     return start_ns;
 }
 
+static void wait_for(struct ah_paced_nics *nics, uint32_t turn, uint32_t from, uint32_t to, uint64_t ms)
+{
+    const struct ah_paced_nics_use uses[] = {{from, ms * MS, 0}, {to, 0, ms * MS}};
+    ah_paced_nics_wait(nics, turn, uses, 2);
+}
+
+/* True if the turn can go at `now_ms` of the test's clock. Checks that it starts then. */
+static bool goes(struct ah_paced_nics *nics, uint32_t turn, uint32_t from, uint32_t to, uint64_t ms,
+                 uint64_t now_ms)
+{
+    const struct ah_paced_nics_use uses[] = {{from, ms * MS, 0}, {to, 0, ms * MS}};
+    uint64_t ns = 0;
+    const bool taken = ah_paced_nics_try(nics, turn, uses, 2, MS, now_ms * MS, &ns);
+    assert_true(taken ? ns == now_ms * MS : ns > now_ms * MS);
+    return taken;
+}
+
+static bool comes_and_goes(struct ah_paced_nics *nics, uint32_t turn, uint32_t from, uint32_t to, uint64_t ms,
+                           uint64_t now_ms)
+{
+    wait_for(nics, turn, from, to, ms);
+    return goes(nics, turn, from, to, ms, now_ms);
+}
+
 TEST(paced_nics, a_way_is_taken_by_one_at_a_time)
 {
     struct ah_paced_nics *nics = new_ways();
-    const uint64_t first_ns = take(nics, 0, 0, 1, 20);
-    assert_true(take(nics, 1, 1, 0, 20) - first_ns < 20 * MS); /* the opposite direction is free */
-    assert_true(take(nics, 2, 0, 2, 0) >= first_ns);           /* no wait, because nothing is sent */
-    const uint64_t second_ns = take(nics, 3, 0, 2, 20);
-    assert_true(second_ns >= first_ns + 20 * MS);
-    assert_true(ah_threads_now_ns() >= second_ns);
-    assert_true(take(nics, 4, 2, 1, 5) <
-                second_ns + 20 * MS); /* the second message holds only the ways out of 0 and into 2 */
+    assert_true(comes_and_goes(nics, 0, 0, 1, 20, 1));
+    assert_true(comes_and_goes(nics, 1, 1, 0, 20, 2)); /* the opposite direction is free */
+    assert_true(comes_and_goes(nics, 2, 0, 2, 0, 3));  /* no wait, because nothing is sent */
+    assert_false(comes_and_goes(nics, 3, 0, 2, 20, 20));
+    assert_true(goes(nics, 3, 0, 2, 20, 21));
+    assert_true(comes_and_goes(nics, 4, 2, 1, 5,
+                               22)); /* the message before holds only the ways out of 0 and into 2 */
     ah_paced_nics_free(nics);
-}
-
-struct taker {
-    struct ah_paced_nics *nics;
-    pthread_t thread;
-    uint32_t turn;
-    uint64_t start_ns;
-};
-
-static void *take_later(void *context)
-{
-    struct taker *taker = context;
-    taker->start_ns = take(taker->nics, taker->turn, 0, 1, 10);
-    return NULL;
 }
 
 /* The message with the lowest turn goes first, whatever the order of arrival. */
 TEST(paced_nics, of_those_who_wait_the_lowest_turn_goes_first)
 {
+    static const uint32_t turns[] = {6, 4, 2};
     struct ah_paced_nics *nics = new_ways();
-    struct taker takers[] = {{nics, 0, 6, 0}, {nics, 0, 4, 0}, {nics, 0, 2, 0}};
-    const uint64_t first_ns = take(nics, 7, 0, 1, 100);
-    for (size_t i = 0; i < 3; i++) {
-        assert_int_equal(pthread_create(&takers[i].thread, NULL, take_later, &takers[i]), 0);
-        ah_threads_sleep_until_ns(first_ns + (i + 1) * 20 * MS);
-    }
+    assert_true(comes_and_goes(nics, 7, 0, 1, 100, 1));
     for (size_t i = 0; i < 3; i++)
-        pthread_join(takers[i].thread, NULL);
-    assert_true(takers[2].start_ns >= first_ns + 100 * MS);
-    assert_true(takers[1].start_ns >= takers[2].start_ns + 10 * MS);
-    assert_true(takers[0].start_ns >= takers[1].start_ns + 10 * MS);
+        assert_false(comes_and_goes(nics, turns[i], 0, 1, 10, 20 * (i + 1)));
+    for (size_t gone = 0; gone < 3; gone++) {
+        const uint64_t now_ms = 101 + 10 * gone;
+        for (size_t i = 0; i < 2 - gone; i++)
+            assert_false(goes(nics, turns[i], 0, 1, 10, now_ms));
+        assert_true(goes(nics, turns[2 - gone], 0, 1, 10, now_ms));
+    }
+    ah_paced_nics_free(nics);
+}
+
+/* Takers sleep until their ways are free. */
+TEST(paced_nics, who_takes_waits)
+{
+    struct ah_paced_nics *nics = new_ways();
+    const uint64_t first_ns = take(nics, 0, 0, 1, 20), second_ns = take(nics, 3, 0, 2, 20);
+    assert_true(second_ns >= first_ns + 20 * MS);
+    assert_true(ah_threads_now_ns() >= second_ns);
     ah_paced_nics_free(nics);
 }
 

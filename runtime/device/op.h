@@ -140,7 +140,7 @@ struct ah_op_matmul {
     uint32_t form; /* enum ah_matmul_form */
     uint32_t epilogue;
     uint64_t m, n, k;
-    bool accumulate; /* c += product, added in fp32; c must be fp32 */
+    bool accumulate; /* c += product, added in fp32, then rounded to c's type once */
     float alpha;     /* scales the product in fp32, before bias and c are added; 0 means 1 */
 };
 

@@ -138,8 +138,6 @@ static void sizes_matmul(const struct ah_op *op, struct op_sizes *sizes)
         sizes->wrong = "form is not one of nn, nt, tn";
     if (matmul->epilogue > AH_EPILOGUE_BIAS_GELU)
         sizes->wrong = "epilogue is unknown";
-    if (matmul->accumulate && op->arg[0].dtype != AH_FP32)
-        sizes->wrong = "accumulation needs c in fp32";
     bool gelu = matmul->epilogue == AH_EPILOGUE_BIAS_GELU;
     sizes->use[4] = gelu ? USABLE : UNUSED;
     if (gelu && matmul->accumulate)

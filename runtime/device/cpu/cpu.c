@@ -292,16 +292,12 @@ static int cpu_open(struct ah_device **ret_device, const struct ah_device_option
     return AH_OK;
 }
 
-/* Checks the epilogue and alpha of a matmul. `supports` does not cover them, because they are not op kinds. */
+/* Checks the epilogue of a matmul. `supports` does not cover it, because it is not an op kind. */
 static int check_matmul(const struct ah_op *op, struct ah_error *err)
 {
     if (op->u.matmul.epilogue == AH_EPILOGUE_BIAS_GELU)
         return ah_error_set(err, AH_E_UNSUPPORTED,
                             "device 'cpu' cannot fuse gelu into op 'matmul'; use matmul and activation");
-    if (op->u.matmul.alpha != 0 && op->u.matmul.alpha != 1)
-        return ah_error_set(err, AH_E_UNSUPPORTED,
-                            "device 'cpu' cannot do op 'matmul' with alpha %g, only with 1",
-                            (double)op->u.matmul.alpha);
     return AH_OK;
 }
 

@@ -50,6 +50,7 @@ static int run_matmul(struct ah_cpu_task *task, struct ah_error *err)
         .c_stride = task->op.arg[0].row_stride,
         .a_stride = task->op.arg[1].row_stride,
         .b_stride = task->op.arg[2].row_stride,
+        .alpha = task->op.u.matmul.alpha,
     };
     return ah_matmul_run(task->product, &args, host->pool, err);
 }

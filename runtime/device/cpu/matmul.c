@@ -229,6 +229,7 @@ static void store_tile(const struct unit *unit, const float *sums, uint64_t row,
         .bias = shape->has_bias ? (const unsigned char *)args->bias + n * ah_dtype_bytes(shape->bias) : NULL,
         .bias_dtype = shape->bias,
         .accumulate = shape->accumulate,
+        .alpha = args->alpha == 0 ? 1 : args->alpha,
         .rows = ah_blocking_part(unit->rows, AH_TILE_ROWS, row / AH_TILE_ROWS),
         .columns = ah_blocking_part(unit->columns, AH_TILE_COLUMNS, column / AH_TILE_COLUMNS),
     };

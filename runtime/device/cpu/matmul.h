@@ -2,7 +2,7 @@
  *
  * Matrix products of the CPU device, with the same bits for any number of threads.
  *
- *     c = a op b (+ bias) (+ c)      nn: a (m,k) b (k,n)   nt: a (m,k) b (n,k)   tn: a (k,m) b (k,n)   c (m,n)
+ *     c = alpha (a op b) (+ bias) (+ c)      nn: a (m,k) b (k,n)   nt: a (m,k) b (n,k)   tn: a (k,m) b (k,n)   c (m,n)
  *
  * One thread sums each element of c over all of k in a fixed order, for any number of threads and any way to cut the
  * product (blocking.h). So bits depend only on the shape and the processor (tile.h). The thread that multiplies
@@ -10,7 +10,7 @@
  *
  *     ah_matmul_new(&matmul, threads, err);
  *     ah_matmul_prepare(matmul, &shape, err);
- *     ah_matmul_run(ah_matmul_find(matmul, &shape), &(struct ah_matmul_args){c, a, b, NULL}, pool);
+ *     ah_matmul_run(ah_matmul_find(matmul, &shape), &(struct ah_matmul_args){.c = c, .a = a, .b = b}, pool);
  *
  * Prepare when nothing runs; one product runs at a time.
  */
@@ -42,6 +42,7 @@ struct ah_matmul_args {
     const void *b;
     const void *bias; /* NULL: no bias */
     uint64_t c_stride, a_stride, b_stride;
+    float alpha; /* 0 means 1 */
 };
 
 /* Makes products for pools of at most `threads` participants. *Owned* by the caller. */

@@ -114,6 +114,7 @@ static void store_panel(const struct ah_attention *attention, const struct ah_at
 {
     const struct ah_pack_matrix at = lying(attention, to, panel * AH_TILE_COLUMNS);
     const struct ah_tile_out out = {
+        .alpha = 1,
         .c = ah_math_at(to->matrix, to->sequence * attention->sizes.seq + to->first,
                         to->head * attention->sizes.head_dim + panel * AH_TILE_COLUMNS),
         .dtype = at.dtype,

@@ -25,7 +25,7 @@ struct ah_matmul_shape {
     enum ah_dtype out; /* of c */
     bool has_bias;
     enum ah_dtype bias;
-    bool accumulate; /* out is fp32 */
+    bool accumulate;
     uint64_t m, n, k;
 };
 

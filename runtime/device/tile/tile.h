@@ -52,14 +52,15 @@ struct ah_tile_operands {
     uint64_t words; /* a multiple of 16 */
 };
 
-/* Where to store a tile, and what to add: c = sums (+ bias) (+ c). */
+/* Where to store a tile, and what to add: c = alpha sums (+ bias) (+ c). */
 struct ah_tile_out {
     void *c; /* (rows, columns) */
     enum ah_dtype dtype;
     uint64_t stride;  /* elements from row to row */
     const void *bias; /* an element per column; NULL: no bias */
     enum ah_dtype bias_dtype;
-    bool accumulate; /* only if c is fp32 */
+    bool accumulate;
+    float alpha;
     uint64_t rows, columns;
 };
 

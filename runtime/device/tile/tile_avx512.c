@@ -60,7 +60,8 @@ DOT_TARGET static void store_whole_bf16(const float *sums, const struct ah_tile_
 
 void ah_tile_store_dot(const float *sums, const struct ah_tile_out *out)
 {
-    if (out->dtype == AH_BF16 && !out->bias && out->columns == AH_TILE_COLUMNS)
+    if (out->dtype == AH_BF16 && !out->bias && !out->accumulate && out->alpha == 1 &&
+        out->columns == AH_TILE_COLUMNS)
         store_whole_bf16(sums, out);
     else
         store_tile(sums, out);

@@ -105,6 +105,7 @@ static struct ah_op random_product(struct fixture *f)
 {
     static const uint64_t sizes[] = {1,  2,   3,   15,  16,  17,  31,  33,  63,  64, 65,
                                      96, 127, 128, 129, 191, 192, 255, 384, 500, 769};
+    static const float alphas[] = {0, 1, 0.5f, -3};
     enum { SIZES = sizeof sizes / sizeof sizes[0] };
     struct ah_op op = {.kind = AH_OP_MATMUL};
     struct ah_op_matmul *m = &op.u.matmul;
@@ -119,9 +120,10 @@ static struct ah_op random_product(struct fixture *f)
     }
     m->epilogue = below(f, 2) ? AH_EPILOGUE_BIAS : AH_EPILOGUE_NONE;
     m->accumulate = below(f, 3) == 0;
+    m->alpha = alphas[below(f, 4)];
     op.arg[1].dtype = op.arg[2].dtype = (uint32_t)below(f, f->devices[0]->info.bf16 ? 2 : 1);
     if (op.arg[1].dtype == AH_BF16) {
-        op.arg[0].dtype = m->accumulate ? AH_FP32 : (uint32_t)below(f, 2);
+        op.arg[0].dtype = (uint32_t)below(f, 2);
         op.arg[3].dtype = (uint32_t)below(f, 2);
     }
     lay_out(&op, m->epilogue == AH_EPILOGUE_BIAS ? 4 : 3);
@@ -142,12 +144,13 @@ static double exact(struct ah_device *device, const struct ah_op *op, uint64_t r
                     double before, double *ret_size)
 {
     const struct ah_op_matmul *m = &op->u.matmul;
+    const double alpha = m->alpha == 0 ? 1 : (double)m->alpha;
     double sum = m->accumulate ? before : 0;
     *ret_size = fabs(sum);
     for (uint64_t k = 0; k < m->k; k++) {
         uint64_t at_a = m->form == AH_MATMUL_TN ? k * m->m + row : row * m->k + k;
         uint64_t at_b = m->form == AH_MATMUL_NT ? column * m->k + k : k * m->n + column;
-        double term = (double)get(device, op->arg[1], at_a) * (double)get(device, op->arg[2], at_b);
+        double term = alpha * (double)get(device, op->arg[1], at_a) * (double)get(device, op->arg[2], at_b);
         sum += term;
         *ret_size += fabs(term);
     }

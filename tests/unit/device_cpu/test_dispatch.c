@@ -20,24 +20,6 @@ static struct ah_device *open_device(struct ah_device_throttle throttle)
 }
 
 /* alpha must be 1 or 0, where 0 means 1. Other values are refused at prepare and at submit. */
-TEST(dispatch, matmul_refuses_alpha)
-{
-    struct ah_error err = {0};
-    struct ah_device *device = open_device((struct ah_device_throttle){0});
-    struct ah_op op = {.kind = AH_OP_MATMUL, .u.matmul = {.m = 2, .n = 2, .k = 2}};
-    struct ah_submission submission = {.lane = AH_LANE_COMPUTE, .op = &op};
-    for (uint32_t i = 0; i < 3; i++)
-        op.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 4096 * i, 0};
-    CHECK_OK(ah_device_prepare(device, &op, 1, &err), err);
-    op.u.matmul.alpha = 1;
-    CHECK_OK(ah_device_submit(device, &submission, 1, NULL, &err), err);
-    op.u.matmul.alpha = 0.5f;
-    CHECK_FAILS(ah_device_prepare(device, &op, 1, &err), err, AH_E_UNSUPPORTED, "with alpha 0.5");
-    CHECK_FAILS(ah_device_submit(device, &submission, 1, NULL, &err), err, AH_E_UNSUPPORTED,
-                "with alpha 0.5");
-    ah_device_close(device);
-}
-
 /* Prepare determines the workspace, before any arena is allocated. The workspace counts as device memory. */
 TEST(dispatch, workspace_counts_as_device_memory)
 {

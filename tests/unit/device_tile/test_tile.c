@@ -166,7 +166,7 @@ static void check_stored(struct fixture *f, const struct ah_tile_kernel *kernel,
         const size_t row = i / out->stride, column = i % out->stride;
         float wanted = get(before, out->dtype, i);
         if (column < out->columns) {
-            float value = f->sums[row * AH_TILE_COLUMNS + column];
+            float value = f->sums[row * AH_TILE_COLUMNS + column] * out->alpha;
             value = out->bias ? value + get(out->bias, out->bias_dtype, column) : value;
             value = out->accumulate ? value + wanted : value;
             wanted = out->dtype == AH_FP32 ? value : ah_bf16_to_fp32(ah_bf16_from_fp32(value));
@@ -183,6 +183,7 @@ TEST_IN(tile, stores_every_width, setup, teardown)
     struct fixture *f = *state;
     uint32_t c[AH_TILE_ROWS * 40];
     uint32_t bias[AH_TILE_COLUMNS];
+    static const float alphas[] = {1, 0.5f, -3};
     for (int i = 0; i < 400; i++) {
         enum ah_tile_level level = (enum ah_tile_level)((unsigned)i % (ah_tile_detect() + 1u));
         const struct ah_tile_kernel *kernel =
@@ -197,7 +198,8 @@ TEST_IN(tile, stores_every_width, setup, teardown)
             .rows = 1 + check_random(&f->random) % AH_TILE_ROWS,
             .columns = i % 3 ? AH_TILE_COLUMNS : 1 + check_random(&f->random) % AH_TILE_COLUMNS,
         };
-        out.accumulate = out.dtype == AH_FP32 && check_random(&f->random) % 2;
+        out.accumulate = check_random(&f->random) % 2;
+        out.alpha = alphas[check_random(&f->random) % 3];
         for (size_t j = 0; j < AH_TILE_SUMS; j++)
             f->sums[j] = random_float(f, pairs ? 126 : 148);
         for (size_t j = 0; j < sizeof c / sizeof c[0]; j++)
@@ -215,7 +217,8 @@ TEST_IN(tile, stores_what_is_no_number, setup, teardown)
     static const uint32_t bits[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffc12345, 0x7f812345, 0x7f7fffff};
     for (enum ah_tile_level level = AH_TILE_PORTABLE; level <= ah_tile_detect(); level++) {
         uint16_t c[AH_TILE_COLUMNS];
-        const struct ah_tile_out out = {.c = c, .dtype = AH_BF16, .stride = 32, .rows = 1, .columns = 32};
+        const struct ah_tile_out out = {
+            .c = c, .dtype = AH_BF16, .stride = 32, .alpha = 1, .rows = 1, .columns = 32};
         for (size_t i = 0; i < AH_TILE_COLUMNS; i++)
             memcpy(&f->sums[i], &bits[i % 6], sizeof bits[0]);
         ah_tile_kernel(level, AH_BF16)->store(f->sums, &out);

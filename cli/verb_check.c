@@ -41,7 +41,7 @@ static const struct ah_option check_table[] = {
 struct check_input {
     struct ah_document document;
     char sha256[AH_DOCUMENT_DIGEST_MAX];
-    bool given;
+    bool given, adapted; /* adapted: a model that has the adapters of the plan that is checked */
 };
 
 struct check_inputs {
@@ -189,6 +189,32 @@ static int check_plan(const struct check *check, const char *name, const struct 
     return rc ? ah_error_prefix(err, rc, "%s", name) : AH_OK;
 }
 
+/* Gives the model that plans were made from the adapters of a plan: '--lora' of 'plan' added them. */
+static int adapt_model(struct check *check, struct ah_model_lora *lora, struct ah_error *err)
+{
+    struct check_input *input = &check->inputs.model;
+    if (!input->given || (input->document.body.model->lora && !input->adapted))
+        return AH_OK;
+    input->adapted = true;
+    input->document.body.model->lora = lora;
+    return ah_document_digest(&input->document, input->sha256, err);
+}
+
+static int check_plans(struct check *check, const char *name, const struct ah_document *document,
+                       struct ah_error *err)
+{
+    if (document->kind == AH_DOCUMENT_PLAN) {
+        const struct ah_plan *plan = document->body.plan;
+        const int rc = adapt_model(check, plan->model.lora, err);
+        return rc ? rc : check_plan(check, name, plan, err);
+    }
+    if (document->kind != AH_DOCUMENT_CLUSTER_PLAN)
+        return AH_OK;
+    const struct ah_cluster_plan *plan = document->body.cluster_plan;
+    const int rc = adapt_model(check, plan->model ? plan->model->lora : NULL, err);
+    return rc ? rc : check_cluster_plan(check, name, plan, err);
+}
+
 static void check_file(struct check *check, const char *name)
 {
     char shortened[AH_DOCUMENT_NAME_MAX];
@@ -197,11 +223,7 @@ static void check_file(struct check *check, const char *name)
     int rc = ah_input_load(&document, name, AH_DOCUMENT_ANY, &err);
     if (!rc && ah_outdated_refuse(&document, "check", &err))
         rc = ah_error_prefix(&err, err.code, "%s", ah_document_short_name(name, shortened));
-    if (!rc && document.kind == AH_DOCUMENT_PLAN)
-        rc = check_plan(check, ah_document_short_name(name, shortened), document.body.plan, &err);
-    if (!rc && document.kind == AH_DOCUMENT_CLUSTER_PLAN)
-        rc = check_cluster_plan(check, ah_document_short_name(name, shortened), document.body.cluster_plan,
-                                &err);
+    rc = rc ? rc : check_plans(check, ah_document_short_name(name, shortened), &document, &err);
     ah_emit_open(&check->emit, NULL, '{');
     ah_emit_text(&check->emit, "file", name);
     ah_emit_bool(&check->emit, "valid", rc == AH_OK);

@@ -66,6 +66,10 @@ static const struct ah_option profile_table[] = {
     {"dtype", 0, AH_OPTION_WORD, "DTYPE", ah_words_dtype, AH_REQUEST_FIELD(dtype),
      "with --model: as in 'plan'"},
     {"freeze", 0, AH_OPTION_TEXTS, "PATTERNS", NULL, AH_REQUEST_FIELD(freeze), "with --model: as in 'plan'"},
+    {"lora", 0, AH_OPTION_TEXT, "rank=N,alpha=X", NULL, AH_REQUEST_FIELD(lora), "with --model: as in 'plan'"},
+    {"lora-on", 0, AH_OPTION_TEXTS, "PATTERNS", NULL, AH_REQUEST_FIELD(lora_on),
+     "with --model: as in 'plan'"},
+    {"train", 0, AH_OPTION_TEXTS, "PATTERNS", NULL, AH_REQUEST_FIELD(train), "with --model: as in 'plan'"},
     {"hosts", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(struct profile_options, hosts),
      "measure these machines (one a line: name slots=N) and the links between them; writes a cluster "
      "document"},
@@ -98,12 +102,13 @@ static int check_options(const struct profile_options *options, struct ah_error 
 {
     const struct ah_request_options *training = &options->training;
     bool of_training = training->batch.given || training->micro_batches.given || training->seq.given ||
-                       training->dtype || training->freeze.n || options->onto;
+                       training->dtype || training->freeze.n || training->lora || training->lora_on.n ||
+                       training->train.n || options->onto;
     if (!options->model && of_training)
-        return ah_error_set(
-            err, AH_E_USAGE,
-            "'--onto', '--batch', '--micro-batches', '--seq', '--dtype' and '--freeze' apply to the blocks "
-            "of a model: name it with '--model'");
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--onto', '--batch', '--micro-batches', '--seq', '--dtype', '--freeze', "
+                            "'--lora', '--lora-on' and "
+                            "'--train' apply to the blocks of a model: name it with '--model'");
     if ((options->hosts || options->node) && (options->model || options->verbose))
         return ah_error_set(err, AH_E_USAGE,
                             "'--hosts' writes a cluster document, which holds no blocks or single "

@@ -64,6 +64,8 @@ static const struct ah_option run_table[] = {
      "weight decay of matrices, never of biases and norms (default 0.1; with --weights 0)"},
     {"weights", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.weights),
      "begin with these safetensors, named as by Hugging Face (default: fresh weights)"},
+    {"adapter", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.adapter),
+     "with --weights and a plan with adapters: begin with these, in peft's files (default: fresh adapters)"},
     {"tokenizer", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.tokenizer),
      "save this folder's tokenizer in each checkpoint (default: that of --weights, or of the checkpoint resumed)"},
     {"save", 0, AH_OPTION_FOLDER, "DIR", NULL, FIELD(run.save),

@@ -48,7 +48,7 @@ endif()
 # No function of a room has more than this on the stack, so that 256 KiB of stack do for every verb (cli.small-stack).
 set(frame_flag "")
 if(NOT AUTOHETE_SANITIZE AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
-  set(frame_flag "$<${in_c}:-Wframe-larger-than=98304>") # bytes; unoptimised and instrumented code has larger frames
+  set(frame_flag "$<${in_c}:-Wframe-larger-than=131072>") # bytes; unoptimised and instrumented code has larger frames
 endif()
 
 # Rooms in which tests spend their time are optimised under sanitizers, too: plans take 15 % less of it, trainings 25 %.

@@ -17,6 +17,8 @@ const char *const ah_words_position[] = {AH_POSITION_WORDS(WORD) NULL};
 const char *const ah_words_rope[] = {AH_ROPE_WORDS(WORD) NULL};
 const char *const ah_words_model_norm[] = {AH_MODEL_NORM_WORDS(WORD) NULL};
 const char *const ah_words_model_activation[] = {AH_MODEL_ACTIVATION_WORDS(WORD) NULL};
+const char *const ah_words_lora_scaling[] = {AH_LORA_SCALING_WORDS(WORD) NULL};
+const char *const ah_words_lora[] = {AH_LORA_WORDS(WORD) NULL};
 
 static const char *const kind_words[] = {"model", NULL};
 
@@ -84,6 +86,44 @@ static const struct ah_field_table rope_table = {.name = "rope",
                                                  .rules = rope_rules,
                                                  .check = rope_check};
 
+static const struct ah_field lora_fields[] = {
+    AH_ROW_COUNT(ah_model_lora, rank, 1, AH_LORA_RANK_MAX, "Rows of A and columns of B."),
+    {.name = "alpha",
+     AH_NUMBER_AT(ah_model_lora, alpha),
+     .flags = AH_FIELD_ABOVE,
+     .max = 1e6,
+     .about = "Products of adapters are multiplied by alpha / rank, or by alpha / sqrt(rank)."},
+    {.name = "scaling",
+     AH_WORD_AT(ah_model_lora, scaling, ah_words_lora_scaling),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "standard: alpha / rank; rank_stabilized: alpha / sqrt(rank)."},
+    {.name = "on",
+     AH_WORDS_AT(ah_model_lora, on, ah_words_lora),
+     .flags = AH_FIELD_UNIQUE,
+     .min_items = 1,
+     .max_items = AH_LORA_MATRICES,
+     .about = "The matrices with adapters, in this order."},
+    {0}};
+static const struct ah_field_table lora_table = {
+    .name = "lora", .about = "Adapters.", .bytes = sizeof(struct ah_model_lora), .fields = lora_fields};
+
+static int check_lora(const struct ah_model *model, struct ah_error *err)
+{
+    static const uint32_t apart = 1u << AH_LORA_Q | 1u << AH_LORA_K | 1u << AH_LORA_V;
+    const bool fused = model->family == AH_FAMILY_GPT2, gated = model->activation == AH_MODEL_SILU_GATED;
+    const uint32_t lacks = (fused ? apart : 1u << AH_LORA_QKV) | (gated ? 0 : 1u << AH_LORA_GATE);
+    const struct ah_model_lora *lora = model->lora;
+    for (size_t i = 0; lora && i < lora->n_on; i++) {
+        if (lacks >> lora->on[i] & 1)
+            return ah_meaning_fail(err, "lora.on", "%s is no matrix of %s in files, so it has no adapter",
+                                   ah_words_lora[lora->on[i]], ah_words_family[model->family]);
+        if (i && lora->on[i] < lora->on[i - 1])
+            return ah_meaning_fail(err, "lora.on", "%s must come before %s", ah_words_lora[lora->on[i]],
+                                   ah_words_lora[lora->on[i - 1]]);
+    }
+    return AH_OK;
+}
+
 static int check_heads(const struct ah_model *model, struct ah_error *err)
 {
     if (model->heads % model->kv_heads != 0)
@@ -109,6 +149,7 @@ static int model_check(const void *group, struct ah_error *err)
     const struct ah_model *model = group;
     uint64_t parameters;
     int rc = check_heads(model, err);
+    rc = rc ? rc : check_lora(model, err);
     for (size_t i = 0; i < model->n_window_layers && !rc; i++)
         if (model->window_layers[i] >= model->layers)
             rc = ah_meaning_fail_item(
@@ -199,6 +240,10 @@ static const struct ah_field model_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .max = 1,
      .about = "Largest dropout rate of the original; only recorded: autohete trains without dropout."},
+    {.name = "lora",
+     AH_GROUP_AT(ah_model, lora, &lora_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Adapters (LoRA) beside the layers' matrices."},
     AH_FIELD_ANNOTATIONS(ah_model),
     {0}};
 

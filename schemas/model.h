@@ -31,6 +31,12 @@
 #define AH_MODEL_NORM_WORDS(X) X(AH_MODEL_NORM_RMS, "rms") X(AH_MODEL_NORM_LAYER, "layer")
 #define AH_MODEL_ACTIVATION_WORDS(X)                                                                         \
     X(AH_MODEL_GELU_TANH, "gelu_tanh") X(AH_MODEL_GELU, "gelu") X(AH_MODEL_SILU_GATED, "silu_gated")
+#define AH_LORA_SCALING_WORDS(X)                                                                             \
+    X(AH_LORA_STANDARD, "standard") X(AH_LORA_RANK_STABILIZED, "rank_stabilized")
+#define AH_LORA_WORDS(X)                                                                                     \
+    X(AH_LORA_Q, "attention.q") X(AH_LORA_K, "attention.k") X(AH_LORA_V, "attention.v")                      \
+    X(AH_LORA_QKV, "attention.qkv") X(AH_LORA_OUTPUT, "attention.output")                                    \
+    X(AH_LORA_GATE, "mlp.gate") X(AH_LORA_UP, "mlp.up") X(AH_LORA_DOWN, "mlp.down")
 /* clang-format on */
 
 #define AH_WORD_VALUE(value, word) value,
@@ -39,6 +45,8 @@ enum ah_position { AH_POSITION_WORDS(AH_WORD_VALUE) };
 enum ah_rope { AH_ROPE_WORDS(AH_WORD_VALUE) };
 enum ah_model_norm { AH_MODEL_NORM_WORDS(AH_WORD_VALUE) };
 enum ah_model_activation { AH_MODEL_ACTIVATION_WORDS(AH_WORD_VALUE) };
+enum ah_lora_scaling { AH_LORA_SCALING_WORDS(AH_WORD_VALUE) };
+enum ah_lora { AH_LORA_WORDS(AH_WORD_VALUE) AH_LORA_MATRICES };
 #undef AH_WORD_VALUE
 
 extern const char *const ah_words_family[];
@@ -46,6 +54,8 @@ extern const char *const ah_words_position[];
 extern const char *const ah_words_rope[];
 extern const char *const ah_words_model_norm[];
 extern const char *const ah_words_model_activation[];
+extern const char *const ah_words_lora_scaling[];
+extern const char *const ah_words_lora[];
 
 /* Rotary positions. Angles are position * theta^(-2i/head_dim), with frequencies scaled as `kind` says. */
 struct ah_model_rope {
@@ -55,6 +65,16 @@ struct ah_model_rope {
     double low_freq_factor;
     double high_freq_factor;
     uint64_t original_positions; /* llama3: positions of the model before scaling; else 0 */
+};
+
+/* Adapters (LoRA). Beside a matrix W with an adapter, a layer has A (rank, inputs) and B (outputs, rank), and computes
+ * x W^T + scale x A^T B^T, where scale is alpha / rank or alpha / sqrt(rank). */
+struct ah_model_lora {
+    uint64_t rank;
+    double alpha;
+    enum ah_lora_scaling scaling;
+    unsigned *on; /* the matrices with adapters: enum ah_lora, ascending */
+    size_t n_on;
 };
 
 struct ah_model {
@@ -85,26 +105,37 @@ struct ah_model {
     uint64_t padding_token;   /* token whose row of the embedding has no gradient, or AH_MODEL_NO_PADDING */
     double initializer_range; /* standard deviation of freshly initialised matrices */
     double dropout; /* largest dropout rate of the original; only recorded, since we train without dropout */
+    struct ah_model_lora *lora; /* NULL: no adapters */
     struct ah_text_pair *annotations;
     size_t n_annotations;
 };
 
 enum ah_block_kind { AH_BLOCK_EMBEDDING, AH_BLOCK_LAYER, AH_BLOCK_HEAD };
 
-enum { AH_MODEL_NO_PADDING = 268435456 /* above every token */ };
-enum { AH_MODEL_TENSORS_MAX = 16, AH_MODEL_GROUPS_MAX = 4 };
+enum { AH_MODEL_NO_PADDING = 268435456 /* above every token */, AH_LORA_RANK_MAX = 4096 };
+enum { AH_MODEL_TENSORS_MAX = 24, AH_MODEL_GROUPS_MAX = 4 };
 
 struct ah_model_tensor {
     const char *name; /* "attention.qkv.weight" */
     uint64_t rows;    /* outputs of a matrix, entries of a table */
     uint64_t cols;    /* inputs; 1: a vector of `rows` */
     bool matrix;      /* two-dimensional: weight decay applies */
+    bool adapter;     /* A or B of an adapter. Without training it is not used: B begins at zero. */
 };
 
 /* Lists the tensors of a block in flat order and returns their number. Rows are outputs; qkv is q, then k, then v. A
- * tied head has only its norm: the embedding owns the table. */
+ * tied head has only its norm: the embedding owns the table. Adapters come last, so all other tensors of a block are at
+ * the same places with and without them. Those of q, k and v are one above the other in "attention.qkv.lora_a" and
+ * "attention.qkv.lora_b", those of gate and up in "mlp.gate_up.lora_a" and "mlp.gate_up.lora_b". */
 size_t ah_model_tensors(const struct ah_model *model, enum ah_block_kind kind,
                         struct ah_model_tensor ret_tensors[AH_MODEL_TENSORS_MAX]);
+
+/* Return the matrices with adapters, a bit for each; the factor of adapters. Without adapters, both are 0. */
+uint32_t ah_model_adapted(const struct ah_model *model);
+double ah_model_lora_scale(const struct ah_model *model);
+
+/* Return the number of outputs of a matrix that may have an adapter. */
+uint64_t ah_model_lora_outputs(const struct ah_model *model, enum ah_lora matrix);
 
 /* Return the number of parameters. ah_model_count() is for models not read from a document: AH_E_DOCUMENT at 2^53. */
 uint64_t ah_model_block_parameters(const struct ah_model *model, enum ah_block_kind kind);

@@ -4,6 +4,7 @@
  */
 #include "schemas/model.h"
 
+#include <math.h>
 #include <string.h>
 
 #define COUNT_LIMIT (UINT64_C(1) << 53)
@@ -15,7 +16,7 @@ struct tensors {
 
 static void vector(struct tensors *tensors, const char *name, uint64_t rows)
 {
-    tensors->tensor[tensors->n++] = (struct ah_model_tensor){name, rows, 1, false};
+    tensors->tensor[tensors->n++] = (struct ah_model_tensor){.name = name, .rows = rows, .cols = 1};
 }
 
 static void vector_if(struct tensors *tensors, bool present, const char *name, uint64_t rows)
@@ -26,7 +27,76 @@ static void vector_if(struct tensors *tensors, bool present, const char *name, u
 
 static void matrix(struct tensors *tensors, const char *name, uint64_t rows, uint64_t cols)
 {
-    tensors->tensor[tensors->n++] = (struct ah_model_tensor){name, rows, cols, true};
+    tensors->tensor[tensors->n++] =
+        (struct ah_model_tensor){.name = name, .rows = rows, .cols = cols, .matrix = true};
+}
+
+/* ---- adapters ---- */
+
+uint32_t ah_model_adapted(const struct ah_model *model)
+{
+    uint32_t adapted = 0;
+    for (size_t i = 0; model->lora && i < model->lora->n_on; i++)
+        adapted |= UINT32_C(1) << model->lora->on[i];
+    return adapted;
+}
+
+double ah_model_lora_scale(const struct ah_model *model)
+{
+    const struct ah_model_lora *lora = model->lora;
+    if (!lora)
+        return 0;
+    return lora->alpha / (lora->scaling == AH_LORA_STANDARD ? (double)lora->rank : sqrt((double)lora->rank));
+}
+
+uint64_t ah_model_lora_outputs(const struct ah_model *model, enum ah_lora matrix)
+{
+    const uint64_t query = model->heads * model->head_dim, key = model->kv_heads * model->head_dim;
+    const uint64_t outputs[AH_LORA_MATRICES] = {[AH_LORA_Q] = query,
+                                                [AH_LORA_K] = key,
+                                                [AH_LORA_V] = key,
+                                                [AH_LORA_QKV] = query + 2 * key,
+                                                [AH_LORA_OUTPUT] = model->width,
+                                                [AH_LORA_GATE] = model->mlp_width,
+                                                [AH_LORA_UP] = model->mlp_width,
+                                                [AH_LORA_DOWN] = model->width};
+    return outputs[matrix];
+}
+
+/* The adapters that are stored one above the other. They have the same input. */
+struct adapters {
+    const char *a, *b;
+    uint32_t of; /* enum ah_lora: a bit for each */
+    uint64_t inputs;
+};
+
+static void adapter_tensors(const struct ah_model *model, const struct adapters *adapters,
+                            struct tensors *tensors)
+{
+    uint64_t n = 0, outputs = 0;
+    for (unsigned i = 0; i < AH_LORA_MATRICES; i++)
+        if (adapters->of & ah_model_adapted(model) & UINT32_C(1) << i) {
+            n++;
+            outputs += ah_model_lora_outputs(model, (enum ah_lora)i);
+        }
+    if (!n)
+        return;
+    matrix(tensors, adapters->a, n * model->lora->rank, adapters->inputs);
+    matrix(tensors, adapters->b, outputs, model->lora->rank);
+    tensors->tensor[tensors->n - 1].adapter = tensors->tensor[tensors->n - 2].adapter = true;
+}
+
+static void layer_adapters(const struct ah_model *model, struct tensors *tensors)
+{
+    const struct adapters adapters[] = {
+        {"attention.qkv.lora_a", "attention.qkv.lora_b",
+         1u << AH_LORA_Q | 1u << AH_LORA_K | 1u << AH_LORA_V | 1u << AH_LORA_QKV, model->width},
+        {"attention.output.lora_a", "attention.output.lora_b", 1u << AH_LORA_OUTPUT,
+         model->heads * model->head_dim},
+        {"mlp.gate_up.lora_a", "mlp.gate_up.lora_b", 1u << AH_LORA_GATE | 1u << AH_LORA_UP, model->width},
+        {"mlp.down.lora_a", "mlp.down.lora_b", 1u << AH_LORA_DOWN, model->mlp_width}};
+    for (size_t i = 0; model->lora && i < sizeof adapters / sizeof *adapters; i++)
+        adapter_tensors(model, &adapters[i], tensors);
 }
 
 static void layer_tensors(const struct ah_model *model, struct tensors *tensors)
@@ -53,6 +123,7 @@ static void layer_tensors(const struct ah_model *model, struct tensors *tensors)
     vector_if(tensors, model->mlp_bias, "mlp.up.bias", model->mlp_width);
     matrix(tensors, "mlp.down.weight", model->width, model->mlp_width);
     vector_if(tensors, model->mlp_bias, "mlp.down.bias", model->width);
+    layer_adapters(model, tensors);
 }
 
 size_t ah_model_tensors(const struct ah_model *model, enum ah_block_kind kind,

@@ -26,6 +26,7 @@ struct ah_resume {
     const char *data_format; /* NULL: detected per file */
     const char **valid;
     size_t n_valid;
+    const char *weights;  /* with adapters: the base model's; NULL: initial weights */
     uint64_t valid_every; /* steps; 0: only at the end */
     uint64_t save_every;  /* steps; 0: only at the end */
     uint64_t keep;        /* checkpoints; 0: all */

@@ -13,6 +13,11 @@
 static const struct ah_field run_fields[] = {
     AH_ROW_COUNT(ah_signature_run, seed, 0, AH_FIELD_COUNT_MAX, "Seed of everything random."),
     AH_ROW_SHA256(ah_signature_run, data_sha256, "Identity of the data set."),
+    {.name = "base_sha256",
+     AH_TEXT_AT(ah_signature_run, base_sha256),
+     .form = AH_TEXT_SHA256,
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "With adapters: identity of the weights of the base model; absent: they are initial weights."},
     AH_ROW_NAME(ah_signature_run, schedule, "Shape of the learning rate over steps."),
     AH_ROW_NUMBER(ah_signature_run, lr, 1e3, "Highest learning rate."),
     AH_ROW_NUMBER(ah_signature_run, beta1, 1, "Decay of the first moment."),

@@ -23,7 +23,9 @@ enum { AH_BATCH_MAX = 16777216, AH_SEQ_MAX = 268435456 };
 struct ah_signature_run {
     uint64_t seed;
     const char *data_sha256; /* identity of the data set */
-    const char *schedule;    /* "constant", "cosine", ... */
+    const char
+        *base_sha256;     /* (optional) with adapters: identity of the weights that they are trained beside */
+    const char *schedule; /* "constant", "cosine", ... */
     double lr;
     double beta1, beta2;
     double epsilon;

@@ -281,9 +281,8 @@ static const struct {
      "the plan fixes the number format: '--dtype' bf16 or fp32 of 'plan'; there is no fp16"},
     {" clip grad-clip max-grad-norm clip-grad-norm ", "the plan fixes clipping: '--clip' X of 'plan'"},
     {" freeze trainable ", "the plan fixes what is trained: '--freeze' PATTERNS of 'plan'"},
-    {" lora lora-r lora-rank lora-alpha lora-dropout qlora peft adapter use-peft ",
-     "adapters are not supported; all weights are trained except those that '--freeze' PATTERNS of 'plan' "
-     "names"},
+    {" lora lora-r lora-rank lora-alpha lora-dropout qlora peft use-peft ",
+     "the plan has adapters: '--lora' rank=N,alpha=X of 'plan'; there is no dropout and no quantised base"},
     {" load-in-4bit load-in-8bit quantize quantization ",
      "weights are trained in bf16 or fp32 ('--dtype' of 'plan'), never quantised"},
     {" gradient-checkpointing activation-checkpointing recompute offload cpu-offload deepspeed fsdp zero "

@@ -4,6 +4,7 @@
  * bf16, an fp32 master.
  */
 #include "cli/inspect/inspect.h"
+#include "cli/inspect/plan_summary.h"
 
 #include "base/units.h"
 #include "schemas/model.h"
@@ -77,6 +78,16 @@ static void put_extras(struct ah_table *facts, const struct ah_model *model)
     }
 }
 
+static void put_lora(struct ah_table *facts, const struct ah_model *model)
+{
+    struct ah_buffer text = {0};
+    ah_plan_put_lora(&text, "", model);
+    ah_table_cell(facts, "trained");
+    ah_table_cell(facts, "%s", text.failed ? "" : text.data);
+    facts->failed = facts->failed || text.failed;
+    ah_buffer_release(&text);
+}
+
 static void put_facts(struct ah_cli *cli, const struct ah_model *model)
 {
     char digits[DIGITS_MAX];
@@ -99,6 +110,8 @@ static void put_facts(struct ah_cli *cli, const struct ah_model *model)
     ah_table_cell(&facts, "%" PRIu64, model->vocabulary);
     put_positions(&facts, model);
     put_extras(&facts, model);
+    if (model->lora)
+        put_lora(&facts, model);
     ah_table_print(&facts, &cli->out, cli->out_style, cli->table_columns);
 }
 

@@ -26,6 +26,7 @@ static void put_training(struct ah_buffer *out, const struct ah_plan *plan)
     ah_buffer_printf(out, ", %s, states %s, %s", ah_words_dtype[training->dtype],
                      ah_words_dtype[training->state_dtype],
                      training->clip > 0 ? "gradients clipped" : "no clipping");
+    ah_plan_put_lora(out, "; ", &plan->model);
     if (plan->threads && plan->threads->compute)
         ah_buffer_printf(out, "; threads: %" PRIu64 " for compute, %" PRIu64 " for the host lane",
                          plan->threads->compute, plan->threads->host);

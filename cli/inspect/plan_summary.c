@@ -279,3 +279,14 @@ void ah_plan_put_range(struct ah_buffer *out, const struct ah_plan *plan, size_t
     if (end - first > 1)
         ah_buffer_printf(out, "-%s", number ? number + 1 : last);
 }
+
+void ah_plan_put_lora(struct ah_buffer *out, const char *before, const struct ah_model *model)
+{
+    const struct ah_model_lora *lora = model->lora;
+    if (!lora)
+        return;
+    ah_buffer_printf(out, "%sadapters of rank %" PRIu64 ", alpha %g%s, on ", before, lora->rank, lora->alpha,
+                     lora->scaling == AH_LORA_STANDARD ? "" : " (rank-stabilized)");
+    for (size_t i = 0; i < lora->n_on; i++)
+        ah_buffer_printf(out, "%s%s", i ? ", " : "", ah_words_lora[lora->on[i]]);
+}

@@ -56,4 +56,7 @@ size_t ah_plan_range_end(const struct ah_plan *plan, size_t first);
 /* Appends "layer.0-12" or "head": the blocks [first, end). */
 void ah_plan_put_range(struct ah_buffer *out, const struct ah_plan *plan, size_t first, size_t end);
 
+/* Appends `before` and "adapters of rank 16, alpha 32 on attention.q, attention.v"; nothing without adapters. */
+void ah_plan_put_lora(struct ah_buffer *out, const char *before, const struct ah_model *model);
+
 #endif

@@ -26,7 +26,8 @@ static int check_options(const struct ah_request_options *given, struct ah_error
                    {"dtype", given->dtype != NULL},
                    {"state-dtype", given->state_dtype != NULL},
                    {"clip", given->clip.given},
-                   {"freeze", given->freeze.n > 0}};
+                   {"freeze", given->freeze.n > 0},
+                   {"lora", given->lora != NULL}};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (options[i].given)
             return ah_error_set(err, AH_E_USAGE,

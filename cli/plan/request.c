@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "cli/frame/cache.h"
 #include "cli/frame/interrupt.h"
+#include "cli/plan/lora.h"
 #include "runtime/model/freeze.h"
 #include "runtime/schedule/trainable.h"
 #include "schemas/nearest.h"
@@ -148,34 +149,36 @@ static int read_numbers(struct ah_request *request, const struct ah_request_opti
 
 /* The trained tensors, as patterns like those of plans. */
 struct trainable {
+    const char *option; /* whose patterns are added */
     struct ah_freeze_names patterns;
     uint32_t *trained; /* room for two results of ah_trainable_match() */
 };
 
 /* Appends patterns in our names for `pattern`, in our names or Hugging Face's. AH_E_USAGE: it matches no tensor. */
 static int name_tensors(struct ah_arena *arena, const struct ah_model *model, const char *pattern,
-                        uint32_t *trained, struct ah_freeze_names *names, struct ah_error *err)
+                        const struct trainable *list, struct ah_freeze_names *names, struct ah_error *err)
 {
+    uint32_t *trained = list->trained;
     char inside[AH_TRAINABLE_NAME_MAX];
     const char *wider = inside;
     int rc = ah_trainable_match(model, &pattern, 1, trained, NULL);
     if (rc != AH_E_USAGE)
         return rc || !ah_freeze_add(names, arena, pattern) ? ah_error_memory(err) : AH_OK;
-    rc = ah_freeze_translate(model, pattern, arena, names, err);
+    rc = ah_freeze_translate(model, list->option, pattern, arena, names, err);
     if (rc || names->n)
         return rc;
     bool fits = snprintf(inside, sizeof inside, "%s.*", pattern) < (int)sizeof inside;
     if (fits && !ah_trainable_match(model, &wider, 1, trained, NULL))
-        return ah_error_set(err, AH_E_USAGE, "'--freeze': '%s' matches no tensor of '%s'; did you mean '%s'?",
-                            pattern, model->name, inside);
+        return ah_error_set(err, AH_E_USAGE, "'--%s': '%s' matches no tensor of '%s'; did you mean '%s'?",
+                            list->option, pattern, model->name, inside);
     return ah_error_set(
         err, AH_E_USAGE,
-        "'--freeze': '%s' matches no tensor of '%s'; names are like 'embedding.embedding.weight', "
+        "'--%s': '%s' matches no tensor of '%s'; names are like 'embedding.embedding.weight', "
         "'layer.0.attention.qkv.weight', 'head.norm.weight', or as Hugging Face has them",
-        pattern, model->name);
+        list->option, pattern, model->name);
 }
 
-/* Checks that "!b" exempts a tensor frozen by an earlier pattern. */
+/* Checks that "!b" exempts a tensor named by an earlier pattern. */
 static int check_brought_back(const struct ah_model *model, const struct trainable *list, size_t n_before,
                               const char *pattern, struct ah_error *err)
 {
@@ -193,28 +196,29 @@ static int check_brought_back(const struct ah_model *model, const struct trainab
         return AH_OK;
     return ah_error_set(
         err, AH_E_USAGE,
-        "'--freeze': '!%s' changes nothing: '!' exempts what an earlier pattern froze, and none did; leave "
-        "out '!' to freeze it",
-        pattern);
+        "'--%s': '!%s' changes nothing: '!' exempts what an earlier pattern named, and none did; leave "
+        "out '!' to %s it",
+        list->option, pattern, list->option);
 }
 
-/* Appends one part of "a,!b" to the list of trained tensors: "!a" because "a" is frozen, "b" for the exemption "!b". */
+/* Appends one part of "a,!b" to the list of trained tensors. '--freeze': "!a" because "a" is frozen, "b" for the
+ * exemption "!b"; '--train': "a", "!b". */
 static int add_pattern(struct ah_arena *arena, const struct ah_model *model, const char *pattern,
                        struct trainable *list, struct ah_error *err)
 {
-    const bool brings_back = *pattern == '!';
+    const bool exempts = *pattern == '!', trains = exempts == !strcmp(list->option, "freeze");
     const size_t n_before = list->patterns.n;
     struct ah_freeze_names names = {0};
-    int rc = name_tensors(arena, model, pattern + brings_back, list->trained, &names, err);
+    int rc = name_tensors(arena, model, pattern + exempts, list, &names, err);
     for (size_t i = 0; i < names.n && !rc; i++) {
         const size_t length = strlen(names.items[i]) + 2;
         char *excluded = ah_arena_alloc(arena, length);
         if (excluded)
             snprintf(excluded, length, "!%s", names.items[i]);
-        if (!excluded || !ah_freeze_add(&list->patterns, arena, excluded + brings_back))
+        if (!excluded || !ah_freeze_add(&list->patterns, arena, excluded + trains))
             rc = ah_error_memory(err);
     }
-    return !rc && brings_back ? check_brought_back(model, list, n_before, pattern + 1, err) : rc;
+    return !rc && exempts ? check_brought_back(model, list, n_before, pattern + 1, err) : rc;
 }
 
 static int add_patterns(struct ah_arena *arena, const struct ah_model *model, const char *text,
@@ -224,8 +228,8 @@ static int add_patterns(struct ah_arena *arena, const struct ah_model *model, co
     while (text && !rc) {
         const size_t length = strcspn(text, ",");
         if (length == (*text == '!'))
-            return ah_error_set(err, AH_E_USAGE,
-                                "'--freeze' has an empty pattern; put one between its commas");
+            return ah_error_set(err, AH_E_USAGE, "'--%s' has an empty pattern; put one between its commas",
+                                list->option);
         const char *pattern = ah_arena_strndup(arena, text, length);
         rc = pattern ? add_pattern(arena, model, pattern, list, err) : ah_error_memory(err);
         text = text[length] ? text + length + 1 : NULL;
@@ -233,17 +237,56 @@ static int add_patterns(struct ah_arena *arena, const struct ah_model *model, co
     return rc;
 }
 
-static int read_trainable(struct ah_request *request, struct ah_cli *cli, const struct ah_option_list *freeze,
-                          struct ah_error *err)
+static int read_lists(struct ah_arena *arena, const struct ah_model *model, const char *option,
+                      const struct ah_option_list *lists, struct trainable *list, struct ah_error *err)
+{
+    int rc = AH_OK;
+    list->option = option;
+    for (size_t i = 0; i < lists->n && !rc; i++)
+        rc = add_patterns(arena, model, lists->items[i], list, err);
+    return rc;
+}
+
+static int check_lora(const struct ah_request_options *options, struct ah_error *err)
+{
+    if (options->lora && options->freeze.n)
+        return ah_error_set(
+            err, AH_E_USAGE,
+            "'--freeze' has nothing to do with '--lora', which trains only adapters; say with "
+            "'--lora-on' and '--train' what is trained");
+    if (!options->lora && (options->lora_on.n || options->train.n))
+        return ah_error_set(err, AH_E_USAGE, "'--%s' needs '--lora', such as '--lora rank=16,alpha=32'",
+                            options->lora_on.n ? "lora-on" : "train");
+    return AH_OK;
+}
+
+/* Gives the model its adapters, and begins the list of trained tensors. */
+static int begin_trainable(struct ah_request *request, struct ah_arena *arena,
+                           const struct ah_request_options *options, struct trainable *list,
+                           struct ah_error *err)
+{
+    int rc = check_lora(options, err);
+    if (!rc && !options->lora)
+        rc = ah_freeze_add(&list->patterns, arena, "*") ? AH_OK : ah_error_memory(err);
+    if (rc || !options->lora)
+        return rc;
+    if (request->model.body.model->lora)
+        return ah_error_set(err, AH_E_USAGE, "'--lora': the model '%s' has adapters already",
+                            request->model.body.model->name);
+    rc = ah_lora_read(arena, options->lora, &options->lora_on, request->model.body.model, &list->patterns,
+                      err);
+    return rc ? rc : ah_document_digest(&request->model, request->model_sha256, err);
+}
+
+static int read_trainable(struct ah_request *request, struct ah_cli *cli,
+                          const struct ah_request_options *options, struct ah_error *err)
 {
     const struct ah_model *model = request->model.body.model;
     struct trainable list = {
         .trained = ah_arena_array(&cli->arena, 2 * ah_model_blocks(model), sizeof *list.trained)};
-    if (!list.trained || !ah_freeze_add(&list.patterns, &cli->arena, "*"))
-        return ah_error_memory(err);
-    int rc = AH_OK;
-    for (size_t i = 0; i < freeze->n && !rc; i++)
-        rc = add_patterns(&cli->arena, model, freeze->items[i], &list, err);
+    int rc = list.trained ? begin_trainable(request, &cli->arena, options, &list, err) : ah_error_memory(err);
+    rc = rc ? rc : read_lists(&cli->arena, model, "train", &options->train, &list, err);
+    rc = rc ? rc : read_lists(&cli->arena, model, "freeze", &options->freeze, &list, err);
     if (!rc && ah_trainable_match(model, list.patterns.items, list.patterns.n, list.trained, NULL))
         rc = ah_error_set(err, AH_E_USAGE, "'--freeze' leaves nothing to train; freeze less");
     request->planner.training.trainable = list.patterns.items;
@@ -284,7 +327,7 @@ int ah_request_training(struct ah_request *request, struct ah_cli *cli,
 {
     int rc = read_sizes(request, cli, options, err);
     rc = rc ? rc : read_numbers(request, options, err);
-    return rc ? rc : read_trainable(request, cli, &options->freeze, err);
+    return rc ? rc : read_trainable(request, cli, options, err);
 }
 
 /* ---- budgets and search ---- */

@@ -27,6 +27,8 @@ struct ah_request_options {
     const char *state_dtype;
     struct ah_option_real clip;
     struct ah_option_list freeze;
+    const char *lora;
+    struct ah_option_list lora_on, train;
     struct ah_option_integer device_memory;
     struct ah_option_integer host_memory;
     const char *scheduling;
@@ -44,6 +46,16 @@ extern const char *const ah_request_words_quick[];
 
 /* The rows for an options struct that begins with a struct ah_request_options. */
 /* clang-format off */
+#define AH_REQUEST_LORA_OPTIONS                                                                              \
+    {"lora", 0, AH_OPTION_TEXT, "rank=N,alpha=X", NULL, AH_REQUEST_FIELD(lora),                              \
+     "train adapters (LoRA) and freeze the rest; alpha is 2 N by default, scaling=rank_stabilized divides it "\
+     "by sqrt(N)"},                                                                                          \
+    {"lora-on", 0, AH_OPTION_TEXTS, "PATTERNS", NULL, AH_REQUEST_FIELD(lora_on),                             \
+     "with --lora: the layers' matrices with adapters (default all): 'attention.*,mlp.down', 'layer.0.*', "  \
+     "or by Hugging Face's names: 'q_proj,v_proj'"},                                                         \
+    {"train", 0, AH_OPTION_TEXTS, "PATTERNS", NULL, AH_REQUEST_FIELD(train),                                 \
+     "with --lora: train these tensors whole, too: patterns as those of --freeze, such as "                  \
+     "'embedding.*,head.*'"}
 #define AH_REQUEST_OPTIONS                                                                                   \
     {"machine", 0, AH_OPTION_FILE, "MACHINE", ah_input_machines, AH_REQUEST_FIELD(machine),                  \
      "the machine to plan for (default this one, as 'autohete profile' measured it): a document, or built in"},\
@@ -66,6 +78,7 @@ extern const char *const ah_request_words_quick[];
     {"freeze", 0, AH_OPTION_TEXTS, "PATTERNS", NULL, AH_REQUEST_FIELD(freeze),                               \
      "do not train these tensors: patterns separated by commas: 'embedding.*,layer.0.*', or by Hugging "     \
      "Face's names: 'model.layers.0'; '!' before a pattern exempts what it names"},                          \
+    AH_REQUEST_LORA_OPTIONS,                                                                                 \
     {"device-memory", 0, AH_OPTION_BYTES, "SIZE", NULL, AH_REQUEST_FIELD(device_memory),                     \
      "use at most this much device memory (default all); above what the machine has, plan a what-if"},       \
     {"host-memory", 0, AH_OPTION_BYTES, "SIZE", NULL, AH_REQUEST_FIELD(host_memory),                         \

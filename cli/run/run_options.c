@@ -28,11 +28,29 @@ static int check_what_if(const struct ah_plan *plan, struct ah_error *err)
     return rc;
 }
 
-static int check_words(const struct ah_run_options *options, struct ah_error *err)
+static int check_adapter(const struct ah_run_options *options, const struct ah_plan *plan,
+                         struct ah_error *err)
+{
+    if (!options->adapter)
+        return AH_OK;
+    if (!plan->model.lora)
+        return ah_error_set(
+            err, AH_E_USAGE,
+            "'--adapter' is for plans with adapters ('--lora' of 'plan'); to train all weights "
+            "of a model with an adapter, first make it whole: 'autohete merge'");
+    if (options->resume)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--adapter' and '--resume' both set what to begin with; leave one out");
+    if (!options->weights)
+        return ah_error_set(err, AH_E_USAGE, "'--adapter' needs '--weights', the base model's");
+    return AH_OK;
+}
+
+static int check_words(const struct ah_run_options *options, const struct ah_plan *plan, struct ah_error *err)
 {
     if (!options->data.n && !options->resume)
         return ah_error_set(err, AH_E_USAGE, "'--data' is missing: a file of tokens to train on");
-    if (options->weights && options->resume)
+    if (options->weights && options->resume && !plan->model.lora)
         return ah_error_set(err, AH_E_USAGE,
                             "'--weights' and '--resume' both set what to begin with; leave one out");
     if (options->steps.given && options->epochs.given)
@@ -40,7 +58,7 @@ static int check_words(const struct ah_run_options *options, struct ah_error *er
                             "'--steps' and '--epochs' both set the length of the run; leave one out");
     if (options->save && options->no_save)
         return ah_error_set(err, AH_E_USAGE, "'--save' and '--no-save' contradict each other; leave one out");
-    if (options->weights && !options->save && !options->no_save)
+    if (options->weights && !options->save && !options->no_save && !options->resume)
         return ah_error_set(
             err, AH_E_USAGE,
             "a run with '--weights' must say where its result goes: give '--save' DIR, or '--no-save' to "
@@ -83,6 +101,7 @@ int ah_run_options_check(const struct ah_run_options *options, const struct ah_p
                          struct ah_error *err)
 {
     int rc = check_what_if(plan, err);
-    rc = rc ? rc : check_words(options, err);
+    rc = rc ? rc : check_words(options, plan, err);
+    rc = rc ? rc : check_adapter(options, plan, err);
     return rc ? rc : check_weights(options->weights, err);
 }

@@ -45,8 +45,8 @@ static bool matches(const struct ah_model *model, const char *pattern, const cha
 }
 
 /* Finds the tensors of a block with all parts named by the pattern. */
-static int match_block(const struct ah_model *model, uint64_t block, const char *pattern, uint32_t *ret_named,
-                       struct ah_error *err)
+static int match_block(const struct ah_model *model, uint64_t block, const char *option, const char *pattern,
+                       uint32_t *ret_named, struct ah_error *err)
 {
     struct ah_names_part parts[AH_NAMES_PARTS_MAX];
     struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
@@ -61,9 +61,9 @@ static int match_block(const struct ah_model *model, uint64_t block, const char 
             ah_trainable_name(model, block, tensors[parts[i].tensor].name, ours, sizeof ours);
             return ah_error_set(
                 err, AH_E_USAGE,
-                "'--freeze': '%s' is only part of '%s', which holds q, k and v and is frozen as a whole; "
-                "name all three, or the whole tensor",
-                pattern, ours);
+                "'--%s': '%s' is only part of '%s', which holds q, k and v and is trained or frozen as a "
+                "whole; name all three, or the whole tensor",
+                option, pattern, ours);
         }
     *ret_named = named;
     return AH_OK;
@@ -110,8 +110,8 @@ static bool add_blocks(const struct ah_model *model, const uint32_t *named, stru
     return added;
 }
 
-int ah_freeze_translate(const struct ah_model *model, const char *pattern, struct ah_arena *arena,
-                        struct ah_freeze_names *names, struct ah_error *err)
+int ah_freeze_translate(const struct ah_model *model, const char *option, const char *pattern,
+                        struct ah_arena *arena, struct ah_freeze_names *names, struct ah_error *err)
 {
     const uint64_t blocks = ah_model_blocks(model);
     uint32_t *named = ah_arena_array(arena, blocks, sizeof *named);
@@ -119,10 +119,10 @@ int ah_freeze_translate(const struct ah_model *model, const char *pattern, struc
     if (!rc && model->tied && names_it(pattern, ah_names_head()))
         rc = ah_error_set(
             err, AH_E_USAGE,
-            "'--freeze': '%s' has no weights of its own in '%s', because it is tied to the embedding; freeze "
+            "'--%s': '%s' has no weights of its own in '%s', because it is tied to the embedding; name "
             "'embedding.*'",
-            pattern, model->name);
+            option, pattern, model->name);
     for (uint64_t block = 0; block < blocks && !rc; block++)
-        rc = match_block(model, block, pattern, &named[block], err);
+        rc = match_block(model, block, option, pattern, &named[block], err);
     return rc || add_blocks(model, named, arena, names) ? rc : ah_error_memory(err);
 }

@@ -21,9 +21,10 @@ struct ah_freeze_names {
 };
 
 /* Appends the fewest of our patterns that name the same parameters, or none if `pattern` names no parameter of the
- * model. AH_E_USAGE: it names part of a tensor, or the head of a tied model, which is the embedding. AH_E_MEMORY. */
-int ah_freeze_translate(const struct ah_model *model, const char *pattern, struct ah_arena *arena,
-                        struct ah_freeze_names *names, struct ah_error *err);
+ * model. AH_E_USAGE, with the name of the option ("freeze"): it names part of a tensor, or the head of a tied model,
+ * which is the embedding. AH_E_MEMORY. */
+int ah_freeze_translate(const struct ah_model *model, const char *option, const char *pattern,
+                        struct ah_arena *arena, struct ah_freeze_names *names, struct ah_error *err);
 
 /* Appends one pattern. Returns false if there is no memory. */
 bool ah_freeze_add(struct ah_freeze_names *names, struct ah_arena *arena, const char *pattern);

@@ -3,7 +3,9 @@
  * Initial: elements 4k to 4k + 3 of a block's flat vector come from one call of Philox, keyed by element 4k. Tensors
  * begin at multiples of 128 elements, so no call serves two tensors.
  *
- * Source of the distributions: _init_weights() of modeling_gpt2.py, modeling_llama.py and so on of
+ * Adapters are those of LoraLayer.reset_lora_parameters() in huggingface/peft.
+ *
+ * Source of the other distributions: _init_weights() of modeling_gpt2.py, modeling_llama.py and so on of
  * huggingface/transformers. After the GPT-2 paper, gpt2 scales the two projections into the residual stream; other
  * families do not. Embeddings, positions and an untied head are normally distributed, like matrices.
  */
@@ -58,6 +60,23 @@ static void fill_normal(uint64_t seed, const struct ah_weights_piece *piece, dou
     }
 }
 
+/* A is uniform within 1 / sqrt(inputs), as peft's kaiming_uniform_(a = sqrt(5)) makes it; B is zero. */
+static void fill_adapter(uint64_t seed, const struct ah_model_tensor *tensor,
+                         const struct ah_weights_piece *piece, float *values)
+{
+    struct ah_philox_name name = {.seed = seed, .purpose = AH_PHILOX_INIT, .block = (uint32_t)piece->block};
+    const double bound = strstr(tensor->name, ".lora_b") ? 0 : 1 / sqrt((double)tensor->cols);
+    uint32_t bits[DRAW_ELEMENTS] = {0};
+    for (uint64_t i = 0; i < piece->n; i++) {
+        uint64_t element = piece->element + i;
+        if (bound > 0 && (i == 0 || element % DRAW_ELEMENTS == 0)) {
+            name.element = element - element % DRAW_ELEMENTS;
+            ah_philox_draw(&name, bits);
+        }
+        values[i] = bound > 0 ? (float)(bound * ((double)bits[element % DRAW_ELEMENTS] * 0x1p-31 - 1)) : 0;
+    }
+}
+
 /* Sets the row of the padding token to zero. */
 static void clear_padding(const struct ah_model *model, const struct ah_weights_piece *piece, float *values)
 {
@@ -84,6 +103,10 @@ void ah_initial_fill(const struct ah_model *model, uint64_t seed, const struct a
     assert(piece->tensor < n);
     (void)n;
     const struct ah_model_tensor *tensor = &tensors[piece->tensor];
+    if (tensor->adapter) {
+        fill_adapter(seed, tensor, piece, ret_values);
+        return;
+    }
     if (tensor->matrix) {
         fill_normal(seed, piece, deviation(model, tensor), ret_values);
         clear_padding(model, piece, ret_values);
@@ -131,12 +154,24 @@ static int load_band(void *context, const struct ah_walk_step *step)
     return rc;
 }
 
+static int load(const struct ah_walk *walk, uint64_t seed, struct ah_pool *pool,
+                const struct ah_weights_sink *sink, struct ah_error *err)
+{
+    struct initial initial = {.model = walk->model, .seed = seed, .pool = pool, .sink = sink, .err = err};
+    initial.values = malloc(AH_WEIGHTS_PIECE_MAX * sizeof *initial.values);
+    int rc = initial.values ? ah_walk_bands(walk, load_band, &initial) : ah_error_memory(err);
+    free(initial.values);
+    return rc;
+}
+
 int ah_initial_load(const struct ah_model *model, uint64_t seed, struct ah_pool *pool,
                     const struct ah_weights_sink *sink, struct ah_error *err)
 {
-    struct initial initial = {.model = model, .seed = seed, .pool = pool, .sink = sink, .err = err};
-    initial.values = malloc(AH_WEIGHTS_PIECE_MAX * sizeof *initial.values);
-    int rc = initial.values ? ah_walk_bands(model, load_band, &initial) : ah_error_memory(err);
-    free(initial.values);
-    return rc;
+    return load(&(struct ah_walk){.model = model, .base = true, .adapters = true}, seed, pool, sink, err);
+}
+
+int ah_initial_load_adapters(const struct ah_model *model, uint64_t seed, struct ah_pool *pool,
+                             const struct ah_weights_sink *sink, struct ah_error *err)
+{
+    return load(&(struct ah_walk){.model = model, .adapters = true}, seed, pool, sink, err);
 }

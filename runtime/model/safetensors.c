@@ -237,8 +237,8 @@ static int open_sharded(struct ah_safetensors *files, struct ah_safetensors_tabl
 const char *ah_safetensors_other_folder(const char *folder)
 {
     static const char adapter[] =
-        "is the folder of an adapter, which autohete cannot train; merge it into its base model "
-        "(merge_and_unload() of peft, then save_pretrained()) and name that folder";
+        "is the folder of an adapter; name its base model here, and this folder with '--adapter', or make a "
+        "whole model of both with 'autohete merge'";
     static const char pickled[] =
         "has pickled weights, which autohete does not read; convert them to safetensors with "
         "save_pretrained() of transformers";

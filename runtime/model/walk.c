@@ -4,6 +4,8 @@
 #include "base/error.h"
 #include "runtime/schedule/flat.h"
 
+#include <stdio.h>
+
 typedef int visit_step(void *context, const struct ah_walk_step *step);
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -44,30 +46,55 @@ static int walk_part(struct ah_walk_step *step, uint64_t first, visit_step *visi
     return AH_OK;
 }
 
-static int walk_steps(const struct ah_model *model, bool bands, visit_step *visit, void *context)
+/* True if the tensor is a trained table that a tied head uses, too, and such a table is visited twice. */
+static bool is_copied(const struct ah_walk *walk, uint64_t block, size_t tensor)
 {
+    return walk->copies_table && walk->trained && walk->model->tied && !block && !tensor;
+}
+
+static bool is_visited(const struct ah_walk *walk, uint64_t block, size_t tensor, bool adapter)
+{
+    return (adapter ? walk->adapters : walk->base) && (!walk->trained || walk->trained[block] >> tensor & 1);
+}
+
+static int walk_steps(const struct ah_walk *walk, bool bands, visit_step *visit, void *context)
+{
+    const struct ah_model *model = walk->model;
     struct ah_names_part parts[AH_NAMES_PARTS_MAX];
     struct ah_walk_step step = {0};
+    bool named_head = false; /* the next part is the table, under the head's name */
     int rc = AH_OK;
     for (uint64_t block = 0; block < ah_model_blocks(model); block++) {
         struct ah_flat flat = ah_flat_of(model, ah_model_block_kind(model, block), 0);
         size_t n = ah_names_parts(model, block, parts);
-        for (size_t i = 0; i < n && !rc; i++, step.ordinal++) {
+        for (size_t i = 0; i < n && !rc; i++) {
+            const bool adapter = flat.tensors[parts[i].tensor].tensor.adapter;
+            if (!is_visited(walk, block, parts[i].tensor, adapter))
+                continue;
+            const bool again = !named_head && is_copied(walk, block, parts[i].tensor);
+            if (walk->trained && !adapter)
+                ah_names_in_adapter(&parts[i]);
             step.part = &parts[i];
             step.band = (struct ah_weights_piece){.block = block, .tensor = parts[i].tensor};
             rc = bands ? walk_part(&step, flat.tensors[parts[i].tensor].first, visit, context)
                        : visit(context, &step);
+            step.ordinal++;
+            named_head = again;
+            if (again) {
+                snprintf(parts[i].name, sizeof parts[i].name, "%s", ah_names_head());
+                i--;
+            }
         }
     }
     return rc;
 }
 
-int ah_walk_bands(const struct ah_model *model, visit_step *visit, void *context)
+int ah_walk_bands(const struct ah_walk *walk, visit_step *visit, void *context)
 {
-    return walk_steps(model, true, visit, context);
+    return walk_steps(walk, true, visit, context);
 }
 
-int ah_walk_parts(const struct ah_model *model, visit_step *visit, void *context)
+int ah_walk_parts(const struct ah_walk *walk, visit_step *visit, void *context)
 {
-    return walk_steps(model, false, visit, context);
+    return walk_steps(walk, false, visit, context);
 }

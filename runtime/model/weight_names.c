@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The names of five families, as tables. Source: modeling_gpt2.py, modeling_llama.py, modeling_mistral.py,
- * modeling_qwen2.py, modeling_qwen3.py of huggingface/transformers.
+ * modeling_qwen2.py, modeling_qwen3.py of huggingface/transformers; for adapters, save_and_load.py of huggingface/peft.
  *
  * gpt2 stores matrices as Conv1D, inputs by outputs, with q, k and v in one matrix. The other families store them as
  * nn.Linear, outputs by inputs, with q, k and v separate. Tables of tokens and positions are always entries by width.
@@ -70,6 +70,9 @@ static const struct row llama_rows[] = {
 /* The names of the head's projection. In the files it has no prefix in any family. */
 static const char head_ours[] = "head.weight", head_theirs[] = "lm_head.weight";
 
+/* What comes before all names in files of adapters. */
+static const char in_adapter[] = "base_model.model.";
+
 struct family {
     const char *prefix;
     const char *layers; /* text before the number of a layer */
@@ -84,6 +87,45 @@ static const struct family families[] = {
     [AH_FAMILY_QWEN2] = {"model.", "layers.", llama_rows, {"rotary_emb.inv_freq", NULL}},
     [AH_FAMILY_QWEN3] = {"model.", "layers.", llama_rows, {"rotary_emb.inv_freq", NULL}},
 };
+
+/* The row of a matrix that may have an adapter. */
+static const struct row *row_of(const struct ah_model *model, enum ah_lora matrix)
+{
+    static const struct {
+        const char *ours;
+        enum slice slice;
+    } of[AH_LORA_MATRICES] = {[AH_LORA_Q] = {"attention.qkv.weight", QUERY},
+                              [AH_LORA_K] = {"attention.qkv.weight", KEY},
+                              [AH_LORA_V] = {"attention.qkv.weight", VALUE},
+                              [AH_LORA_QKV] = {"attention.qkv.weight", ALL},
+                              [AH_LORA_OUTPUT] = {"attention.output.weight", ALL},
+                              [AH_LORA_GATE] = {"mlp.gate.weight", ALL},
+                              [AH_LORA_UP] = {"mlp.up.weight", ALL},
+                              [AH_LORA_DOWN] = {"mlp.down.weight", ALL}};
+    const struct row *row = families[model->family].rows;
+    while (row->ours && (strcmp(row->ours, of[matrix].ours) != 0 || row->slice != of[matrix].slice))
+        row++;
+    return row->ours ? row : NULL;
+}
+
+const char *ah_names_module(const struct ah_model *model, enum ah_lora matrix,
+                            char ret_name[AH_NAMES_MODULE_MAX])
+{
+    const struct row *row = row_of(model, matrix);
+    if (!row)
+        return NULL;
+    snprintf(ret_name, AH_NAMES_MODULE_MAX, "%.*s", (int)(strlen(row->theirs) - strlen(".weight")),
+             row->theirs);
+    return ret_name;
+}
+
+void ah_names_in_adapter(struct ah_names_part *part)
+{
+    const size_t prefix = sizeof in_adapter - 1, length = strlen(part->name);
+    assert(prefix + length < sizeof part->name);
+    memmove(part->name + prefix, part->name, length + 1);
+    memcpy(part->name, in_adapter, prefix);
+}
 
 static void put_name(const struct ah_model *model, uint64_t block, const char *theirs,
                      char ret_name[AH_NAMES_NAME_MAX])
@@ -122,6 +164,41 @@ static void put_part(const struct ah_model *model, uint64_t block, const struct 
     part->shape[1] = row->transposed ? part->rows : part->cols;
 }
 
+/* Appends the parts of A or B of the adapters that are stored one above the other. Returns their number. */
+static size_t put_adapters(const struct ah_model *model, uint64_t block, const struct ah_model_tensor *tensor,
+                           size_t index, struct ah_names_part *parts)
+{
+    static const uint32_t qkv = 1u << AH_LORA_Q | 1u << AH_LORA_K | 1u << AH_LORA_V | 1u << AH_LORA_QKV;
+    static const struct {
+        const char *stem;
+        uint32_t of;
+    } stems[] = {{"attention.qkv.", qkv},
+                 {"attention.output.", 1u << AH_LORA_OUTPUT},
+                 {"mlp.gate_up.", 1u << AH_LORA_GATE | 1u << AH_LORA_UP},
+                 {"mlp.down.", 1u << AH_LORA_DOWN}};
+    const bool is_a = strcmp(strrchr(tensor->name, '.'), ".lora_a") == 0;
+    size_t stem = 0, n = 0;
+    uint64_t row = 0;
+    while (strncmp(tensor->name, stems[stem].stem, strlen(stems[stem].stem)) != 0)
+        stem++;
+    for (unsigned i = 0; i < AH_LORA_MATRICES; i++) {
+        char module[AH_NAMES_MODULE_MAX], theirs[AH_NAMES_MODULE_MAX + sizeof ".lora_A.weight"];
+        if (!(stems[stem].of & ah_model_adapted(model) & UINT32_C(1) << i))
+            continue;
+        struct ah_names_part *part = &parts[n++];
+        snprintf(theirs, sizeof theirs, "%s.lora_%c.weight", ah_names_module(model, (enum ah_lora)i, module),
+                 is_a ? 'A' : 'B');
+        *part = (struct ah_names_part){.tensor = index, .row = row, .cols = tensor->cols, .n_shape = 2};
+        part->rows = is_a ? model->lora->rank : ah_model_lora_outputs(model, (enum ah_lora)i);
+        part->shape[0] = part->rows;
+        part->shape[1] = part->cols;
+        put_name(model, block, theirs, part->name);
+        ah_names_in_adapter(part);
+        row += part->rows;
+    }
+    return n;
+}
+
 size_t ah_names_parts(const struct ah_model *model, uint64_t block,
                       struct ah_names_part ret_parts[AH_NAMES_PARTS_MAX])
 {
@@ -131,6 +208,10 @@ size_t ah_names_parts(const struct ah_model *model, uint64_t block,
     for (size_t i = 0; i < n_tensors; i++) {
         bool head = strcmp(tensors[i].name, head_ours) == 0;
         size_t before = n;
+        if (tensors[i].adapter) {
+            n += put_adapters(model, block, &tensors[i], i, &ret_parts[n]);
+            continue;
+        }
         for (const struct row *row = head ? head_rows : families[model->family].rows; row->ours; row++)
             if (strcmp(row->ours, tensors[i].name) == 0) {
                 ret_parts[n] = (struct ah_names_part){.tensor = i};

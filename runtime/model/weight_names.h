@@ -4,6 +4,7 @@
  *
  * Our tensors are packed (q over k over v) and always outputs by inputs. In files of Hugging Face, each family names,
  * splits and stores tensors differently. A PART is one tensor of such a file; it is some rows of one of our tensors.
+ * Adapters have the names that peft gives them.
  *
  *     struct ah_names_part parts[AH_NAMES_PARTS_MAX];
  *     size_t n = ah_names_parts(model, block, parts);   // "model.layers.3.self_attn.k_proj.weight", ...
@@ -17,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AH_NAMES_PARTS_MAX = 2 * AH_MODEL_TENSORS_MAX, AH_NAMES_NAME_MAX = 96 };
+enum { AH_NAMES_PARTS_MAX = 2 * AH_MODEL_TENSORS_MAX, AH_NAMES_NAME_MAX = 96, AH_NAMES_MODULE_MAX = 32 };
 
 struct ah_names_part {
     char name[AH_NAMES_NAME_MAX]; /* name in files of the family's own library, prefix included */
@@ -33,6 +34,14 @@ struct ah_names_part {
  * number of parts. Blocks are numbered as for ah_model_block_kind(). */
 size_t ah_names_parts(const struct ah_model *model, uint64_t block,
                       struct ah_names_part ret_parts[AH_NAMES_PARTS_MAX]);
+
+/* Turns the name of a part that is trained as a whole into its name in a file of an adapter. Names of parts of adapters
+ * are those in such files already: "base_model.model.model.layers.3.self_attn.k_proj.lora_A.weight". */
+void ah_names_in_adapter(struct ah_names_part *part);
+
+/* Returns the module of a matrix, as files name it inside a layer ("self_attn.q_proj"), in `ret_name`. */
+const char *ah_names_module(const struct ah_model *model, enum ah_lora matrix,
+                            char ret_name[AH_NAMES_MODULE_MAX]);
 
 /* Returns the prefix of all names except the head's: "model." or "transformer.". Files of a bare model leave it out. */
 const char *ah_names_prefix(enum ah_family family);

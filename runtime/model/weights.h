@@ -47,6 +47,9 @@ struct ah_weights_sink {
     void *context;
     /* (optional) True if the sink takes this block. Other blocks are neither read nor initialised. NULL: all. */
     bool (*wants)(const void *context, uint64_t block);
+    /* (optional) A mask of trained tensors for each block: the files are those of an adapter, which has only these
+     * tensors. NULL: the files have all tensors of the model except its adapters. */
+    const uint32_t *adapter_of;
 };
 
 static inline bool ah_weights_wanted(const struct ah_weights_sink *sink, uint64_t block)
@@ -70,7 +73,13 @@ struct ah_weights_options {
     enum ah_dtype dtype;  /* dtype of the files; AH_FP32 keeps masters exactly */
     uint64_t shard_bytes; /* most bytes of data in one file, unless a single tensor is larger; 0: 5e9 */
     const char *config;   /* (optional) text of a config.json to be saved as well (config.h); borrowed */
+    const uint32_t
+        *adapter_of; /* (optional) as in a sink; the files are then AH_WEIGHTS_ADAPTER and its config */
 };
+
+/* The files of an adapter, as peft names them. An adapter is always one file. */
+#define AH_WEIGHTS_ADAPTER        "adapter_model.safetensors"
+#define AH_WEIGHTS_ADAPTER_CONFIG "adapter_config.json"
 
 /* The blocks of one of several writers. */
 struct ah_weights_part {
@@ -79,7 +88,7 @@ struct ah_weights_part {
 };
 
 /* Returns the bytes that ah_weights_save() needs on disk: exact for the data, rounded up for headers and the index. */
-uint64_t ah_weights_bytes(const struct ah_model *model, enum ah_dtype dtype);
+uint64_t ah_weights_bytes(const struct ah_model *model, enum ah_dtype dtype, const uint32_t *adapter_of);
 
 /* Writes the model into `folder`, which must exist without these files: "model.safetensors", or
  * "model-00001-of-00003.safetensors" and so on with their index; and "config.json". Syncs each file, but not the

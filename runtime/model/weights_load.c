@@ -7,6 +7,7 @@
 #include "schemas/nearest.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@ enum { CANDIDATES_MAX = 4096 };
 
 struct load {
     const struct ah_model *model;
+    struct ah_walk walk;
     const char *path;
     const struct ah_weights_sink *sink;
     struct ah_safetensors files;
@@ -135,13 +137,23 @@ static int check_copy(const struct load *load, const struct ah_names_part *embed
     return rc;
 }
 
+/* True for the table of a tied model in an adapter, under the head's name. */
+static bool is_copy(const struct load *load, const char *name)
+{
+    struct ah_names_part head;
+    snprintf(head.name, sizeof head.name, "%s", ah_names_head());
+    ah_names_in_adapter(&head);
+    return load->walk.trained && load->model->tied && !strcmp(name, head.name);
+}
+
 static int check_rest(const struct load *load)
 {
     const struct ah_safetensors_tensor *first = NULL;
     size_t others = 0;
     for (size_t i = 0; i < load->files.n_tensors; i++) {
         const struct ah_safetensors_tensor *tensor = &load->files.tensors[i];
-        if (load->used[i] || ah_names_ignorable(load->model->family, tensor->name))
+        if (load->used[i] || ah_names_ignorable(load->model->family, tensor->name) ||
+            is_copy(load, tensor->name))
             continue;
         others += first != NULL;
         first = first ? first : tensor;
@@ -159,13 +171,14 @@ static int check_files(struct load *load)
     struct ah_names_part parts[AH_NAMES_PARTS_MAX];
     size_t prefix = strlen(ah_names_prefix(load->model->family));
     ah_names_parts(load->model, 0, parts);
-    bool bare = !find_tensor(load, &parts[0]) && ah_safetensors_find(&load->files, parts[0].name + prefix);
+    bool bare = !load->walk.trained && !find_tensor(load, &parts[0]) &&
+                ah_safetensors_find(&load->files, parts[0].name + prefix);
     load->skipped = bare ? prefix : 0;
-    ah_walk_parts(load->model, mark_part, load);
-    int rc = ah_walk_parts(load->model, report_missing, load);
+    ah_walk_parts(&load->walk, mark_part, load);
+    int rc = ah_walk_parts(&load->walk, report_missing, load);
     if (!rc)
-        rc = ah_walk_parts(load->model, check_part, load);
-    if (!rc && load->model->tied)
+        rc = ah_walk_parts(&load->walk, check_part, load);
+    if (!rc && load->model->tied && !load->walk.trained)
         rc = check_copy(load, &parts[0]);
     return rc ? rc : check_rest(load);
 }
@@ -238,7 +251,11 @@ static int load_band(void *context, const struct ah_walk_step *step)
 int ah_weights_load(const struct ah_model *model, const char *path, const struct ah_weights_sink *sink,
                     struct ah_error *err)
 {
-    struct load load = {.model = model, .path = path, .sink = sink, .err = err};
+    struct load load = {.model = model,
+                        .walk = ah_walk_files(model, sink->adapter_of),
+                        .path = path,
+                        .sink = sink,
+                        .err = err};
     int rc = ah_safetensors_open(&load.files, path, err);
     if (rc)
         return rc;
@@ -247,7 +264,7 @@ int ah_weights_load(const struct ah_model *model, const char *path, const struct
     load.lines = malloc(AH_WEIGHTS_PIECE_MAX * sizeof *load.lines);
     rc = load.used && load.values && load.lines ? check_files(&load) : ah_error_memory(err);
     if (!rc)
-        rc = ah_walk_bands(model, load_band, &load);
+        rc = ah_walk_bands(&load.walk, load_band, &load);
     free(load.used);
     free(load.values);
     free(load.lines);

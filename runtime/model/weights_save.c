@@ -22,7 +22,7 @@ enum { SHARD_NAME_MAX = 64 };
 static const uint64_t shard_bytes_default = UINT64_C(5000000000);
 
 struct save {
-    const struct ah_model *model;
+    struct ah_walk walk;
     const struct ah_weights_source *source;
     const struct ah_weights_options *options;
     /* (optional) if set, the files exist, and only these blocks are written */
@@ -39,6 +39,14 @@ struct save {
     struct ah_error *err;
 };
 
+/* peft reads the table of a tied model under both its names. */
+static struct ah_walk walk_of(const struct ah_model *model, const uint32_t *adapter_of)
+{
+    struct ah_walk walk = ah_walk_files(model, adapter_of);
+    walk.copies_table = true;
+    return walk;
+}
+
 /* ---- placement in files ---- */
 
 static int count_part(void *context, const struct ah_walk_step *step)
@@ -51,7 +59,9 @@ static int count_part(void *context, const struct ah_walk_step *step)
 static int assign_part(void *context, const struct ah_walk_step *step)
 {
     struct save *save = context;
-    uint64_t limit = save->options->shard_bytes ? save->options->shard_bytes : shard_bytes_default;
+    uint64_t limit = save->options->adapter_of    ? UINT64_MAX
+                     : save->options->shard_bytes ? save->options->shard_bytes
+                                                  : shard_bytes_default;
     uint64_t bytes = step->part->rows * step->part->cols * ah_dtype_bytes(save->options->dtype);
     if (save->n_shards == 0 || save->shard_bytes + bytes > limit) {
         save->n_shards++;
@@ -67,7 +77,8 @@ static int assign_part(void *context, const struct ah_walk_step *step)
 static void name_shard(const struct save *save, size_t shard, char ret_name[SHARD_NAME_MAX])
 {
     if (save->n_shards == 1)
-        snprintf(ret_name, SHARD_NAME_MAX, "%s", AH_SAFETENSORS_FILE);
+        snprintf(ret_name, SHARD_NAME_MAX, "%s",
+                 save->options->adapter_of ? AH_WEIGHTS_ADAPTER : AH_SAFETENSORS_FILE);
     else
         snprintf(ret_name, SHARD_NAME_MAX, "model-%05zu-of-%05zu.safetensors", shard + 1, save->n_shards);
 }
@@ -226,7 +237,8 @@ static int write_index(const struct save *save)
 /* Checks that files to be written do not exist. Config and index are written last, so it is checked before. */
 static int check_absent(const struct save *save)
 {
-    static const char *const names[] = {AH_SAFETENSORS_FILE, AH_SAFETENSORS_INDEX, "config.json"};
+    static const char *const names[] = {AH_SAFETENSORS_FILE, AH_SAFETENSORS_INDEX, "config.json",
+                                        AH_WEIGHTS_ADAPTER, AH_WEIGHTS_ADAPTER_CONFIG};
     char path[PATH_MAX];
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         int rc = path_in(save, names[i], path);
@@ -242,8 +254,8 @@ static int check_absent(const struct save *save)
 /* Writes the files of tensors. Without a source it only makes them. */
 static int save_tensors(struct save *save)
 {
-    int rc = save->source ? ah_walk_bands(save->model, save_band, save)
-                          : ah_walk_parts(save->model, make_part, save);
+    int rc = save->source ? ah_walk_bands(&save->walk, save_band, save)
+                          : ah_walk_parts(&save->walk, make_part, save);
     return rc ? rc : close_shard(save);
 }
 
@@ -255,7 +267,8 @@ static int save_all(struct save *save)
     if (!rc && save->n_shards > 1)
         rc = write_index(save);
     if (!rc && save->options->config)
-        rc = write_text(save, "config.json", save->options->config, strlen(save->options->config));
+        rc = write_text(save, save->options->adapter_of ? AH_WEIGHTS_ADAPTER_CONFIG : "config.json",
+                        save->options->config, strlen(save->options->config));
     return rc;
 }
 
@@ -273,25 +286,26 @@ static int add_part(void *context, const struct ah_walk_step *step)
     return AH_OK;
 }
 
-uint64_t ah_weights_bytes(const struct ah_model *model, enum ah_dtype dtype)
+uint64_t ah_weights_bytes(const struct ah_model *model, enum ah_dtype dtype, const uint32_t *adapter_of)
 {
+    const struct ah_walk walk = walk_of(model, adapter_of);
     enum { FILES_BYTES = 4096 }; /* bytes for each file: the end of its header, rounded up */
     struct total total = {dtype, FILES_BYTES};
-    ah_walk_parts(model, add_part, &total);
+    ah_walk_parts(&walk, add_part, &total);
     return total.bytes;
 }
 
 static int run_save(struct save *save)
 {
     save->writer.descriptor = -1;
-    ah_walk_parts(save->model, count_part, save);
+    ah_walk_parts(&save->walk, count_part, save);
     save->parts = malloc(save->n_parts * sizeof *save->parts);
     save->shards = malloc(save->n_parts * sizeof *save->shards);
     save->values = malloc(AH_WALK_BAND_MAX * sizeof *save->values);
     save->lines = malloc(AH_WEIGHTS_PIECE_MAX * sizeof *save->lines);
     const bool memory = save->parts && save->shards && save->values && save->lines;
     if (memory)
-        ah_walk_parts(save->model, assign_part, save);
+        ah_walk_parts(&save->walk, assign_part, save);
     int rc = !memory ? ah_error_memory(save->err) : save->part ? save_tensors(save) : save_all(save);
     ah_safetensors_abandon(&save->writer);
     free(save->parts);
@@ -304,14 +318,19 @@ static int run_save(struct save *save)
 int ah_weights_save(const struct ah_model *model, const struct ah_weights_source *source,
                     const struct ah_weights_options *options, const char *folder, struct ah_error *err)
 {
-    struct save save = {.model = model, .source = source, .options = options, .folder = folder, .err = err};
+    struct save save = {.walk = walk_of(model, options->adapter_of),
+                        .source = source,
+                        .options = options,
+                        .folder = folder,
+                        .err = err};
     return run_save(&save);
 }
 
 int ah_weights_make(const struct ah_model *model, const struct ah_weights_options *options,
                     const char *folder, struct ah_error *err)
 {
-    struct save save = {.model = model, .options = options, .folder = folder, .err = err};
+    struct save save = {
+        .walk = walk_of(model, options->adapter_of), .options = options, .folder = folder, .err = err};
     return run_save(&save);
 }
 
@@ -319,7 +338,11 @@ int ah_weights_fill(const struct ah_model *model, const struct ah_weights_source
                     const struct ah_weights_options *options, const struct ah_weights_part *part,
                     const char *folder, struct ah_error *err)
 {
-    struct save save = {
-        .model = model, .source = source, .options = options, .part = part, .folder = folder, .err = err};
+    struct save save = {.walk = walk_of(model, options->adapter_of),
+                        .source = source,
+                        .options = options,
+                        .part = part,
+                        .folder = folder,
+                        .err = err};
     return run_save(&save);
 }

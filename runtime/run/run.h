@@ -38,6 +38,7 @@ struct ah_run_options {
     struct ah_option_real weight_decay;
     struct ah_option_integer seed;
     const char *weights;
+    const char *adapter; /* folder of adapters to begin with */
     const char *tokenizer;
     const char *save;
     bool no_save, keep_best;
@@ -90,7 +91,8 @@ struct ah_run {
     const char *save; /* folder of checkpoints; NULL: the run saves nothing */
     struct ah_signature signature;
     struct ah_signature_run signature_run;
-    struct ah_document from; /* manifest of the checkpoint from which the run resumes */
+    char base_sha256[AH_SHA256_HEX_MAX]; /* "": no adapters, or initial weights */
+    struct ah_document from;             /* manifest of the checkpoint from which the run resumes */
     /* the settings with which the run resumes that no manifest has (run_resume.h) */
     struct ah_document resumed;
     struct ah_resume resume;     /* settings for a later run that resumes this one */

@@ -9,6 +9,7 @@
 #include "profiler/profiler.h"
 #include "runtime/device/algorithm.h"
 #include "runtime/device/emulate.h"
+#include "runtime/model/adapter.h"
 #include "runtime/model/config.h"
 #include "runtime/run/devices.h"
 #include "runtime/run/run.h"
@@ -16,6 +17,7 @@
 #include "runtime/run/run_ranks.h"
 #include "runtime/run/run_resume.h"
 #include "runtime/run/run_status.h"
+#include "runtime/schedule/trainable.h"
 #include "runtime/train/persist.h"
 #include "schemas/checkpoint.h"
 #include "schemas/machine.h"
@@ -197,6 +199,13 @@ static int open_all_data(struct ah_run *run, struct ah_error *err)
 static int say_no_checkpoint(const char *folder, struct ah_error *err)
 {
     char path[PATH_MAX], shown[AH_DOCUMENT_NAME_MAX];
+    snprintf(path, sizeof path, "%s/" AH_WEIGHTS_ADAPTER_CONFIG, folder);
+    if (!access(path, F_OK))
+        return ah_error_set(
+            err, AH_E_IO,
+            "'%s' has only adapters, without the optimizer's states needed to resume; begin a new run from "
+            "them with '--weights BASE --adapter %s'",
+            folder, folder);
     snprintf(path, sizeof path, "%s/config.json", folder);
     if (!access(path, F_OK))
         return ah_error_set(
@@ -260,6 +269,11 @@ static int say_what_differs(const struct ah_run *run, struct ah_error *err)
             "%s: was not trained on '%s'; name its data with --data, or begin a new run from its weights: "
             "--weights %s",
             path, run->options->data.items[0], path);
+    if (!strcmp(field, "run.base_sha256"))
+        return ah_error_set(err, AH_E_MISMATCH,
+                            "%s: its adapters were trained beside other weights than '%s'; name their base "
+                            "model with --weights",
+                            path, run->options->weights);
     if (!strcmp(field, "run.steps") && before->run->steps)
         return ah_error_set(
             err, AH_E_MISMATCH,
@@ -279,6 +293,21 @@ static int check_resumed(struct ah_run *run, struct ah_error *err)
     return rc == AH_E_MISMATCH ? say_what_differs(run, err) : rc;
 }
 
+/* Makes the adapter_config.json to be saved with adapters. */
+static int make_adapter_config(struct ah_run *run, struct ah_error *err)
+{
+    const struct ah_model *model = &run->plan->model;
+    const struct ah_signature *signature = &run->signature;
+    const char *weights = run->options->weights;
+    uint32_t *trained = ah_arena_array(run->host->arena, ah_model_blocks(model), sizeof *trained);
+    if (!trained)
+        return ah_error_memory(err);
+    int rc = ah_trainable_match(model, signature->trainable, signature->n_trainable, trained, err);
+    return rc ? rc
+              : ah_adapter_print(model, trained, weights ? ah_run_resume_absolute(run, weights) : NULL,
+                                 &run->config, err);
+}
+
 /* Makes the config.json to be saved with weights: from that of the given weights, with the plan's dtype; else a copy of
  * the checkpoint's, unchecked because ah_checkpoints_resume() looks for damage; else from the model. */
 static int make_config(struct ah_run *run, struct ah_error *err)
@@ -288,6 +317,8 @@ static int make_config(struct ah_run *run, struct ah_error *err)
     const char *folder = run->options->weights ? run->options->weights : run->found.path;
     struct ah_buffer path = {0};
     int rc = AH_OK;
+    if (model->lora)
+        return make_adapter_config(run, err);
     ah_buffer_printf(&path, "%s/config.json", folder);
     if (path.failed)
         rc = ah_error_memory(err);
@@ -405,6 +436,7 @@ static int open_trainer(struct ah_run *run, struct ah_error *err)
         .weight_decay = settings->weight_decay,
         .seed = settings->seed,
         .weights = run->options->weights,
+        .adapter = run->options->adapter,
         .steps_before = run->resumed_step,
         .recorded = run->options->ranks && run->options->traces ? ah_run_traced_steps(run)
                                                                 : (struct ah_recorded_steps){0}};

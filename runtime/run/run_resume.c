@@ -47,6 +47,8 @@ static void take_missing_options(struct ah_run *run, struct ah_run_options *opti
     if (!options->valid.n)
         take_count(&options->valid_every, before->valid_every);
     take_list(&options->valid, before->valid, before->n_valid);
+    if (!options->weights && run->plan->model.lora)
+        options->weights = before->weights;
     run->divergence.first = before->first_loss;
     if (!run->save)
         return;
@@ -106,7 +108,7 @@ int ah_run_resume_read(struct ah_run *run, struct ah_error *err)
     return rc;
 }
 
-static const char *absolute(struct ah_run *run, const char *path)
+const char *ah_run_resume_absolute(struct ah_run *run, const char *path)
 {
     char folder[PATH_MAX], full[2 * PATH_MAX];
     if (path[0] == '/' || !getcwd(folder, sizeof folder))
@@ -120,7 +122,7 @@ static const char **all_absolute(struct ah_run *run, const struct ah_option_list
 {
     const char **items = ah_arena_array(run->host->arena, list->n, sizeof *items);
     for (size_t i = 0; items && i < list->n; i++)
-        items[i] = absolute(run, list->items[i]);
+        items[i] = ah_run_resume_absolute(run, list->items[i]);
     return items;
 }
 
@@ -130,18 +132,22 @@ static bool fill_resume(struct ah_run *run)
     const struct ah_run_options *options = run->options;
     struct ah_resume *resume = &run->resume;
     if (!resume->generator) {
-        *resume = (struct ah_resume){
-            .generator = "autohete " AUTOHETE_VERSION,
-            .data = all_absolute(run, &options->data),
-            .n_data = options->data.n,
-            .data_format = options->data_format,
-            .valid = all_absolute(run, &options->valid),
-            .n_valid = options->valid.n,
-            .valid_every = run->settings.valid_every,
-            .save_every = run->settings.save_every,
-            .keep = run->settings.keep,
-            .log = options->log && strcmp(options->log, "-") != 0 ? absolute(run, options->log) : NULL,
-            .keeps_best = options->keep_best};
+        *resume = (struct ah_resume){.generator = "autohete " AUTOHETE_VERSION,
+                                     .data = all_absolute(run, &options->data),
+                                     .n_data = options->data.n,
+                                     .data_format = options->data_format,
+                                     .valid = all_absolute(run, &options->valid),
+                                     .n_valid = options->valid.n,
+                                     .weights = options->weights && run->plan->model.lora
+                                                    ? ah_run_resume_absolute(run, options->weights)
+                                                    : NULL,
+                                     .valid_every = run->settings.valid_every,
+                                     .save_every = run->settings.save_every,
+                                     .keep = run->settings.keep,
+                                     .log = options->log && strcmp(options->log, "-") != 0
+                                                ? ah_run_resume_absolute(run, options->log)
+                                                : NULL,
+                                     .keeps_best = options->keep_best};
     }
     resume->first_loss = run->divergence.first;
     resume->best = run->best;

@@ -15,6 +15,9 @@ int ah_run_resume_read(struct ah_run *run, struct ah_error *err);
 /* Writes the settings into the folder of checkpoints. If that fails, a message says so, and the run continues. */
 void ah_run_resume_write(struct ah_run *run);
 
+/* Returns the absolute path, in the host's arena; `path` itself if that fails. */
+const char *ah_run_resume_absolute(struct ah_run *run, const char *path);
+
 /* True if both paths lead to one folder that exists. */
 bool ah_run_resume_same_folder(const char *a, const char *b);
 

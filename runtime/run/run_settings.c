@@ -3,6 +3,7 @@
  * Settings of a run. Each setting is that of its option, else that of the resumed run, else a default. So `--resume
  * DIR` needs no other option.
  */
+#include "runtime/model/safetensors.h"
 #include "runtime/run/run.h"
 #include "schemas/checkpoint.h"
 #include "schemas/field.h"
@@ -14,11 +15,12 @@
 
 enum { STEPS_DEFAULT = 100, KEEP_DEFAULT = 2 };
 
-/* Defaults for runs from new weights, and from given weights; docs/running.md says why they differ. */
+/* Defaults for runs from new weights, from given weights, and of adapters; docs/running.md says why they differ. */
 static const struct defaults {
     double lr, weight_decay;
     uint64_t warmup_percent, warmup_most;
-} from_fresh = {3e-4, 0.1, 10, 100}, fine_tuning = {1e-5, 0, 3, UINT64_MAX};
+} from_fresh = {3e-4, 0.1, 10, 100}, fine_tuning = {1e-5, 0, 3, UINT64_MAX},
+  adapters = {2e-4, 0, 3, UINT64_MAX};
 
 #define BETA1_DEFAULT   0.9
 #define BETA2_DEFAULT   0.95
@@ -111,7 +113,7 @@ static int check_settings(const struct ah_run_settings *settings, struct ah_erro
 static uint64_t default_warmup(const struct defaults *defaults, uint64_t steps)
 {
     uint64_t warmup = (steps / 100) * defaults->warmup_percent + steps % 100 * defaults->warmup_percent / 100;
-    if (defaults == &fine_tuning && steps > 1 && !warmup)
+    if (defaults != &from_fresh && steps > 1 && !warmup)
         return 1;
     return warmup < defaults->warmup_most ? warmup : defaults->warmup_most;
 }
@@ -129,10 +131,9 @@ static int read_epochs(const struct ah_run *run, struct ah_run_settings *setting
 }
 
 /* Sets the numbers. Those without an option keep their earlier values. settings->steps must be set. */
-static void read_numbers(const struct ah_run_options *options, const struct ah_signature_run *before,
-                         struct ah_run_settings *settings)
+static void read_numbers(const struct ah_run_options *options, const struct defaults *defaults,
+                         const struct ah_signature_run *before, struct ah_run_settings *settings)
 {
-    const struct defaults *defaults = options->weights ? &fine_tuning : &from_fresh;
     bool cosine = options->schedule ? !strcmp(options->schedule, "cosine")
                                     : !before || !strcmp(before->schedule, "cosine");
     uint64_t warmup = default_warmup(defaults, settings->steps);
@@ -158,16 +159,18 @@ static void sign(struct ah_run *run)
 {
     const struct ah_run_settings *settings = &run->settings;
     bool cosine = settings->rate.schedule == AH_RATE_COSINE;
-    run->signature_run = (struct ah_signature_run){.seed = settings->seed,
-                                                   .data_sha256 = ah_dataset_facts(run->data)->sha256,
-                                                   .schedule = ah_run_words_schedule[settings->rate.schedule],
-                                                   .lr = settings->rate.lr,
-                                                   .beta1 = settings->beta1,
-                                                   .beta2 = settings->beta2,
-                                                   .epsilon = settings->epsilon,
-                                                   .weight_decay = settings->weight_decay,
-                                                   .warmup_steps = settings->rate.warmup_steps,
-                                                   .steps = cosine ? settings->steps : 0};
+    run->signature_run =
+        (struct ah_signature_run){.seed = settings->seed,
+                                  .data_sha256 = ah_dataset_facts(run->data)->sha256,
+                                  .base_sha256 = run->base_sha256[0] ? run->base_sha256 : NULL,
+                                  .schedule = ah_run_words_schedule[settings->rate.schedule],
+                                  .lr = settings->rate.lr,
+                                  .beta1 = settings->beta1,
+                                  .beta2 = settings->beta2,
+                                  .epsilon = settings->epsilon,
+                                  .weight_decay = settings->weight_decay,
+                                  .warmup_steps = settings->rate.warmup_steps,
+                                  .steps = cosine ? settings->steps : 0};
     run->signature = run->plan->numeric_signature;
     run->signature.batch = run->step.batch;
     run->signature.micro_batches = run->step.micro_batches;
@@ -189,7 +192,10 @@ int ah_run_settle(struct ah_run *run, struct ah_error *err)
     int rc = options->epochs.given ? read_epochs(run, &run->settings, err) : AH_OK;
     if (rc)
         return rc;
-    read_numbers(options, before, &run->settings);
+    const struct defaults *defaults = run->plan->model.lora ? &adapters
+                                      : options->weights    ? &fine_tuning
+                                                            : &from_fresh;
+    read_numbers(options, defaults, before, &run->settings);
     if (from && !before->steps && !options->schedule && !options->steps.given && !options->epochs.given)
         return ah_error_set(err, AH_E_USAGE,
                             "'--steps' is missing: a run with a constant rate needs the total number of "
@@ -201,6 +207,8 @@ int ah_run_settle(struct ah_run *run, struct ah_error *err)
         rc = check_settings(&run->settings, err);
     if (!rc && (!before || options->warmup.given))
         rc = check_warmup(&run->settings, err);
+    if (!rc && run->plan->model.lora && options->weights)
+        rc = ah_safetensors_digest(options->weights, run->base_sha256, err);
     if (!rc)
         sign(run);
     return rc;

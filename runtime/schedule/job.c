@@ -289,6 +289,29 @@ static uint32_t copy_trained(const struct ah_job *job)
     return (uint32_t)job->table_trained << last;
 }
 
+/* Checks that A and B of each adapter are trained together. */
+static int check_adapters(const struct ah_model *model, const uint32_t *trained, struct ah_error *err)
+{
+    struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
+    char name[AH_TRAINABLE_NAME_MAX];
+    for (uint64_t block = 0; model->lora && block < ah_model_blocks(model); block++) {
+        const size_t n = ah_model_tensors(model, ah_model_block_kind(model, block), tensors);
+        for (size_t i = 0; i + 1 < n; i++) {
+            if (!tensors[i].adapter)
+                continue;
+            const bool a = trained[block] >> i & 1, b = trained[block] >> (i + 1) & 1;
+            ah_trainable_name(model, block, tensors[a ? i : i + 1].name, name, sizeof name);
+            if (a != b)
+                return ah_error_set(err, AH_E_USAGE,
+                                    "trainable: '%s' is trained alone; train both parts of its adapter, as "
+                                    "'*.lora_*' does",
+                                    name);
+            i++;
+        }
+    }
+    return AH_OK;
+}
+
 /* Makes and sizes the groups. Patterns name the tensors of model `given`. */
 static int init_groups(struct ah_job *job, const struct ah_model *given, struct ah_arena *arena,
                        struct ah_error *err)
@@ -309,6 +332,7 @@ static int init_groups(struct ah_job *job, const struct ah_model *given, struct 
     }
     rc = ah_trainable_match(given, job->training.trainable, job->training.n_trainable, trained, err);
     rc = rc ? rc : check_tied(given, &job->training, trained[0] & 1, err);
+    rc = rc ? rc : check_adapters(given, trained, err);
     if (rc)
         goto done;
     size_t lowest = lowest_trained(n, trained);

@@ -125,9 +125,10 @@ static bool is_read(const struct node *node, size_t arg)
     return node->role[arg] == AH_ROLE_IN || node->role[arg] == AH_ROLE_INOUT;
 }
 
-/* Emits the forward steps that make what `node` reads, at most once each, after the steps that make what they read.
- * Tensors are written before they are read (program_table.c, 1). So the recursion is no deeper than the line. */
-static void provide(struct emission *emission, const struct node *node)
+/* Emits the forward steps before `end` that make what `node` reads, at most once each, after the steps that make what
+ * they read. Tensors are written before they are read (program_table.c, 1). So the recursion is no deeper than the
+ * line, and steps that write one tensor keep their order. */
+static void provide(struct emission *emission, const struct node *node, size_t end)
 {
     const struct line *forward = &emission->block->forward;
     for (size_t arg = 0; arg < AH_OP_ARGS; arg++) {
@@ -135,12 +136,12 @@ static void provide(struct emission *emission, const struct node *node)
         if (!is_read(node, arg) || place >= TENSORS || emission->saved[place] ||
             ah_program_tensor_rules[place].home != AH_HOME_SCRATCH)
             continue;
-        for (size_t i = 0; i < forward->n; i++) {
+        for (size_t i = 0; i < end; i++) {
             const struct node *maker = &forward->nodes[i];
-            if (emission->repeated[i] || !writes(maker, place) || maker == node)
+            if (emission->repeated[i] || !writes(maker, place))
                 continue;
             emission->repeated[i] = true;
-            provide(emission, maker);
+            provide(emission, maker, i);
             emit_op(emission, maker, true);
         }
     }
@@ -157,7 +158,7 @@ void ah_program_block_pass(const struct ah_program_block *block, enum ah_pass pa
     const struct line *line = pass == AH_PASS_FORWARD ? &block->forward : &block->backward;
     for (size_t i = 0; i < line->n; i++) {
         if (pass == AH_PASS_BACKWARD)
-            provide(&emission, &line->nodes[i]);
+            provide(&emission, &line->nodes[i], block->forward.n);
         emit_op(&emission, &line->nodes[i], false);
     }
     drop_untouched(ret_program);

@@ -18,7 +18,7 @@
  * touches it to the last, and first fit gives its offset. The resulting peak is the op's working memory.
  *
  * Everything here depends only on the job and the group, allocates nothing and may run on several threads; it takes
- * about 100 KiB of stack. There are two views of a program: steps for cost models, and ops for executors:
+ * about 150 KiB of stack. There are two views of a program: steps for cost models, and ops for executors:
  *
  *     n = ah_program_steps(&job, group, AH_PASS_BACKWARD, AH_ACTIVATIONS_SELECTIVE, steps);
  *     rc = ah_program_build(&job, group, AH_PASS_BACKWARD, AH_ACTIVATIONS_SELECTIVE, &program, err);
@@ -34,7 +34,7 @@ enum ah_pass { AH_PASS_FORWARD, AH_PASS_BACKWARD };
 
 enum ah_step_kind { AH_STEP_MATMUL, AH_STEP_ATTENTION, AH_STEP_POINTWISE };
 
-enum { AH_PROGRAM_STEPS_MAX = 64 }; /* programs are kept on the stack */
+enum { AH_PROGRAM_STEPS_MAX = 88 }; /* programs are kept on the stack */
 
 /* One primitive of a pass, as a cost model sees it. */
 struct ah_program_step {
@@ -96,7 +96,7 @@ struct ah_program_place {
     uint64_t offset_bytes; /* within its home; 0 for data, input, output, residual gradient */
 };
 
-enum { AH_PROGRAM_NO_PLACE = UINT8_MAX, AH_PROGRAM_PLACES_MAX = 112 };
+enum { AH_PROGRAM_NO_PLACE = UINT8_MAX, AH_PROGRAM_PLACES_MAX = 160 };
 
 /* A primitive op with everything but addresses. A present operand names the device arena, and its offset counts from
  * its place. Executors adapt the op in three ways. For data without documents, they call ah_program_drop_documents().

@@ -27,9 +27,10 @@ enum feature {
     QK_NORM = 4,
     TIED = 8,
     BF16 = 16,
-    SUMMED = 32,          /* bf16 and several chunks: the gradient of the head's table is summed in fp32 */
-    PACKED = 64,          /* weights of gate and up are adjacent and form one matrix */
-    PACKED_GRADIENT = 128 /* gradients of gate and up are adjacent, too, because both are trained */
+    SUMMED = 32,           /* bf16 and several chunks: the gradient of the head's table is summed in fp32 */
+    PACKED = 64,           /* weights of gate and up are adjacent and form one matrix */
+    PACKED_GRADIENT = 128, /* gradients of gate and up are adjacent, too, because both are trained */
+    LORA = 256             /* times 1 << enum ah_lora: the matrix has an adapter */
 };
 
 /* The sizes that make up shapes. */
@@ -50,6 +51,9 @@ enum size_name {
     GATE_UP_WIDTH,
     VOCABULARY,
     NORM_STATS, /* 2 for a layer norm (mean, 1/deviation), else 1 */
+    RANK,       /* of adapters */
+    QKV_RANKS,  /* of all adapters of q, k and v together */
+    GATE_UP_RANKS,
     SIZES
 };
 
@@ -104,6 +108,14 @@ enum tensor {
     T_D_LOGITS,
     T_LOSS,
     T_TABLE_SUM,
+    T_LORA_QKV, /* the inputs of layers times A of their adapters, scaled */
+    T_LORA_OUTPUT,
+    T_LORA_GATE_UP,
+    T_LORA_DOWN,
+    T_D_LORA_QKV,
+    T_D_LORA_OUTPUT,
+    T_D_LORA_GATE_UP,
+    T_D_LORA_DOWN,
     TENSORS
 };
 
@@ -117,7 +129,7 @@ struct tensor_rule {
     enum tensor else_in;
 };
 
-/* Columns of a tensor. */
+/* Columns of a tensor. In adapters, the parts are those of A's results (columns) and of B (rows). */
 enum part { WHOLE, PART_Q, PART_K, PART_QK, PART_V, PART_GATE, PART_UP, PARTS };
 
 enum operand_kind { NOTHING, TENSOR, WEIGHT, WEIGHT_GRADIENT, OP_SCRATCH };
@@ -140,6 +152,7 @@ struct step_rule {
     uint32_t unless; /* the block must have none of these features */
     bool cheap;      /* selective recomputes it */
     bool adds;       /* matmul: adds to c */
+    bool scaled;     /* matmul: times the factor of adapters */
     bool chunked;    /* repeated for each chunk of tokens */
     bool backward;
     struct operand_rule arg[AH_OP_ARGS];
@@ -175,7 +188,9 @@ struct node {
     uint64_t scratch_bytes;
 };
 
-enum { NODES_MAX = 32 }; /* the longest table has 25 rows; two lines are kept on the stack */
+enum {
+    NODES_MAX = 52
+}; /* at most 46 rows of the longest table apply to a block; two lines are kept on the stack */
 
 struct line {
     struct node nodes[NODES_MAX];

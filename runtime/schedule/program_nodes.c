@@ -28,6 +28,61 @@ static uint32_t packing_of(const struct ah_flat *flat)
     return PACKED | (first->trained && second->trained ? PACKED_GRADIENT : 0u);
 }
 
+/* ---- adapters ---- */
+
+static bool has_adapter(const struct ah_program_context *context, enum ah_lora matrix)
+{
+    return context->features & (uint32_t)LORA << matrix;
+}
+
+/* The matrices whose adapters are stored one above the other, in this order. */
+static const enum ah_lora qkv[] = {AH_LORA_Q, AH_LORA_K, AH_LORA_V, AH_LORA_QKV},
+                          gate_up[] = {AH_LORA_GATE, AH_LORA_UP};
+enum { QKV_MATRICES = sizeof qkv / sizeof *qkv, GATE_UP_MATRICES = sizeof gate_up / sizeof *gate_up };
+
+static uint64_t count_adapters(const struct ah_program_context *context, const enum ah_lora *matrices,
+                               size_t n)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += has_adapter(context, matrices[i]);
+    return count;
+}
+
+static void init_adapters(struct ah_program_context *context)
+{
+    const struct ah_model *model = context->job->model;
+    const uint64_t rank = model->lora ? model->lora->rank : 0;
+    context->features |= ah_model_adapted(model) * LORA;
+    context->of[RANK] = rank;
+    context->of[QKV_RANKS] = rank * count_adapters(context, qkv, QKV_MATRICES);
+    context->of[GATE_UP_RANKS] = rank * count_adapters(context, gate_up, GATE_UP_MATRICES);
+}
+
+/* The adapter of a part among those stored one above the other: how many adapters and outputs are before it. */
+struct adapter {
+    enum ah_lora matrix;
+    uint64_t before, outputs_before;
+};
+
+static struct adapter adapter_of(const struct ah_program_context *context, enum part part)
+{
+    static const enum ah_lora of[PARTS] = {[PART_Q] = AH_LORA_Q,
+                                           [PART_K] = AH_LORA_K,
+                                           [PART_V] = AH_LORA_V,
+                                           [PART_GATE] = AH_LORA_GATE,
+                                           [PART_UP] = AH_LORA_UP};
+    const bool of_mlp = part == PART_GATE || part == PART_UP;
+    const enum ah_lora *matrices = of_mlp ? gate_up : qkv;
+    struct adapter adapter = {.matrix = of[part]};
+    for (size_t i = 0; matrices[i] != adapter.matrix; i++) {
+        const bool has = has_adapter(context, matrices[i]);
+        adapter.before += has;
+        adapter.outputs_before += has ? ah_model_lora_outputs(context->job->model, matrices[i]) : 0;
+    }
+    return adapter;
+}
+
 void ah_program_context_init(struct ah_program_context *ret_context, const struct ah_job *job,
                              const struct ah_job_group *group)
 {
@@ -59,6 +114,7 @@ void ah_program_context_init(struct ah_program_context *ret_context, const struc
                [VOCABULARY] = model->vocabulary,
                [NORM_STATS] = model->norm == AH_MODEL_NORM_LAYER ? 2 : 1},
     };
+    init_adapters(ret_context);
     ret_context->features |= packing_of(&ret_context->flat);
     if (group->kind == AH_BLOCK_HEAD && model->tied)
         ret_context->table = ah_flat_of(model, AH_BLOCK_EMBEDDING, ah_job_block(job, 0)->trained);
@@ -88,9 +144,15 @@ uint64_t ah_program_tensor_bytes(const struct ah_program_context *context, enum 
     return context->of[rule->rows] * pitch(context, rule) * element_bytes(context, rule->element);
 }
 
+static bool is_of_adapters(enum tensor tensor)
+{
+    return tensor == T_LORA_QKV || tensor == T_LORA_GATE_UP || tensor == T_D_LORA_QKV ||
+           tensor == T_D_LORA_GATE_UP;
+}
+
 /* Finds first column and number of columns of a part of q, k, v, or of gate, up. Without a gate, up has all columns. */
-static void part_columns(const struct ah_program_context *context, enum part part, uint64_t *first,
-                         uint64_t *cols)
+static void part_columns(const struct ah_program_context *context, enum tensor tensor, enum part part,
+                         uint64_t *first, uint64_t *cols)
 {
     const uint64_t query = context->of[Q_WIDTH], key = context->of[KV_WIDTH], mlp = context->of[MLP_WIDTH];
     const uint64_t columns[PARTS][2] = {
@@ -99,6 +161,11 @@ static void part_columns(const struct ah_program_context *context, enum part par
         [PART_GATE] = {0, mlp},       [PART_UP] = {context->features & GATED ? mlp : 0, mlp}};
     if (part == WHOLE)
         return;
+    if (is_of_adapters(tensor)) {
+        *cols = context->of[RANK];
+        *first = adapter_of(context, part).before * *cols;
+        return;
+    }
     *first = columns[part][0];
     *cols = columns[part][1];
 }
@@ -119,7 +186,7 @@ static void take_tensor(const struct ah_program_context *context, const struct o
     uint64_t bytes = element_bytes(context, rule->element);
     uint64_t width = pitch(context, rule), first = 0, cols = context->of[rule->cols];
     bool moves = span.rows && rule->rows == TOKENS, local = span.rows && rule->rows == CHUNK;
-    part_columns(context, operand->part, &first, &cols);
+    part_columns(context, tensor, operand->part, &first, &cols);
     node->step.place[i] = (uint8_t)tensor;
     node->step.chunk_bytes[i] = moves ? span.rows * width * bytes : 0;
     node->shape[i] = (struct shape){moves || local ? span.rows : context->of[rule->rows], cols};
@@ -130,6 +197,15 @@ static void take_tensor(const struct ah_program_context *context, const struct o
                                            .row_stride = cols == width ? 0 : width};
 }
 
+/* Narrows an operand to the rows of B, or of its gradient, that belong to a part. */
+static void take_rows(const struct ah_program_context *context, enum part part, struct node *node, size_t i)
+{
+    const struct adapter adapter = adapter_of(context, part);
+    const uint64_t element = ah_dtype_bytes(context->job->training.dtype);
+    node->shape[i].rows = ah_model_lora_outputs(context->job->model, adapter.matrix);
+    node->step.op.arg[i].offset_bytes = adapter.outputs_before * node->shape[i].cols * element;
+}
+
 /* Sets an operand to a parameter's weight or gradient. Returns false if the block does not have it. */
 static bool take_parameter(const struct ah_program_context *context, const struct operand_rule *operand,
                            struct node *node, size_t i)
@@ -138,7 +214,8 @@ static bool take_parameter(const struct ah_program_context *context, const struc
     size_t at = ah_flat_find(&context->flat, operand->parameter);
     bool table = at == context->flat.n && strcmp(operand->parameter, "head.weight") == 0;
     const struct ah_flat_tensor *tensor = table ? &context->table.tensors[0] : &context->flat.tensors[at];
-    if ((at == context->flat.n && !table) || (gradient && !tensor->trained))
+    if ((at == context->flat.n && !table) || (gradient && !tensor->trained) ||
+        (tensor->tensor.adapter && !tensor->trained))
         return false;
     size_t place = table      ? (gradient ? PLACE_TABLE_GRADIENT : PLACE_TABLE)
                    : gradient ? PLACE_GRADIENTS + at
@@ -148,6 +225,8 @@ static bool take_parameter(const struct ah_program_context *context, const struc
     node->step.place[i] = (uint8_t)place;
     node->shape[i] = (struct shape){tensor->tensor.rows * (operand->and_up ? 2 : 1), tensor->tensor.cols};
     node->step.op.arg[i] = (struct ah_ref){.arena = AH_ARENA_DEVICE, .dtype = context->job->training.dtype};
+    if (operand->part != WHOLE)
+        take_rows(context, operand->part, node, i);
     return true;
 }
 

@@ -28,10 +28,10 @@ static void size_elements(const struct ah_program_context *context, struct node 
 
 static void size_matmul(const struct ah_program_context *context, struct node *node)
 {
-    (void)context;
     struct ah_op_matmul *matmul = &node->step.op.u.matmul;
     matmul->form = node->rule->form;
     matmul->epilogue = has_operand(node, 3) ? AH_EPILOGUE_BIAS : AH_EPILOGUE_NONE;
+    matmul->alpha = node->rule->scaled ? (float)ah_model_lora_scale(context->job->model) : 0;
     matmul->m = node->shape[0].rows;
     matmul->n = node->shape[0].cols;
     matmul->k = matmul->form == AH_MATMUL_TN ? node->shape[1].rows : node->shape[1].cols;

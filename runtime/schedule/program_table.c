@@ -12,7 +12,9 @@
  *    norms' input. So if a model has q/k norms, the normed and rotated q and k are a separate tensor.
  * 5. Gate and up are adjacent columns of one matrix, like q, k and v. If their weights are adjacent, too (no biases, no
  *    padding between them), one product makes both; if both are trained, one product makes both gradients.
- * 6. The head overwrites its norm's output with the gradient of that output, chunk by chunk. It does so after the
+ * 6. An adapter's product is added to the rounded product of its matrix, and rounded. Adapters that are not trained are
+ *    left out: their B is zero.
+ * 7. The head overwrites its norm's output with the gradient of that output, chunk by chunk. It does so after the
  *    chunk's other product has read the output.
  */
 #include "runtime/schedule/program_internal.h"
@@ -62,6 +64,15 @@ const struct tensor_rule ah_program_tensor_rules[TENSORS] = {
     [T_D_LOGITS] = {"d_logits", AH_HOME_SCRATCH, ACT, CHUNK, VOCABULARY, BF16, T_LOGITS},
     [T_LOSS] = {"loss", AH_HOME_SCRATCH, F32, TOKENS, ONE, 0, 0},
     [T_TABLE_SUM] = {"d_table", AH_HOME_SCRATCH, F32, VOCABULARY, WIDTH, 0, 0},
+
+    [T_LORA_QKV] = {"qkv.lora", AH_HOME_SCRATCH, ACT, TOKENS, QKV_RANKS, 0, 0},
+    [T_LORA_OUTPUT] = {"output.lora", AH_HOME_SCRATCH, ACT, TOKENS, RANK, 0, 0},
+    [T_LORA_GATE_UP] = {"gate_up.lora", AH_HOME_SCRATCH, ACT, TOKENS, GATE_UP_RANKS, 0, 0},
+    [T_LORA_DOWN] = {"down.lora", AH_HOME_SCRATCH, ACT, TOKENS, RANK, 0, 0},
+    [T_D_LORA_QKV] = {"d_qkv.lora", AH_HOME_SCRATCH, ACT, TOKENS, QKV_RANKS, 0, 0},
+    [T_D_LORA_OUTPUT] = {"d_output.lora", AH_HOME_SCRATCH, ACT, TOKENS, RANK, 0, 0},
+    [T_D_LORA_GATE_UP] = {"d_gate_up.lora", AH_HOME_SCRATCH, ACT, TOKENS, GATE_UP_RANKS, 0, 0},
+    [T_D_LORA_DOWN] = {"d_down.lora", AH_HOME_SCRATCH, ACT, TOKENS, RANK, 0, 0},
 };
 
 #define NO                {.kind = NOTHING}
@@ -75,7 +86,10 @@ const struct tensor_rule ah_program_tensor_rules[TENSORS] = {
 #define G_IF(name)        {.kind = WEIGHT_GRADIENT, .parameter = name, .optional = true}
 #define W_GATE_UP         {.kind = WEIGHT, .parameter = "mlp.gate.weight", .and_up = true}
 #define G_GATE_UP         {.kind = WEIGHT_GRADIENT, .parameter = "mlp.gate.weight", .and_up = true}
+#define W_PART(name, rows) {.kind = WEIGHT, .parameter = name, .part = PART_##rows}
+#define G_PART(name, rows) {.kind = WEIGHT_GRADIENT, .parameter = name, .part = PART_##rows}
 #define SCRATCH           {.kind = OP_SCRATCH}
+#define PART_WHOLE        WHOLE
 
 /* A projection y = x w^T + b, and its backward, used by many rows. Blocks with the feature `except` leave it out. */
 #define PROJECT(y, x, w, except) \
@@ -90,6 +104,24 @@ const struct tensor_rule ah_program_tensor_rules[TENSORS] = {
 #define PROJECT_INPUT_ONTO(dx, dy, w, except) \
     {w ".input", AH_OP_MATMUL, AH_MATMUL_NN, .unless = except, .adds = true, .backward = true, \
      .arg = {dx, dy, W(w ".weight")}}
+/* An adapter: u = scale x A^T, y += u B^T; and its backward: du = scale dy B, dx += du A. Adapters with one input share
+ * A's rows, so the products with A are one for all of them. */
+#define LORA_A(u, x, w) \
+    {w ".lora_a", AH_OP_MATMUL, AH_MATMUL_NT, .scaled = true, .arg = {T(u), T(x), W(w ".lora_a")}}
+#define LORA_B(y, u, w, of, has) \
+    {w ".lora_b", AH_OP_MATMUL, AH_MATMUL_NT, .when = has, .adds = true, \
+     .arg = {y, PART(u, of), W_PART(w ".lora_b", of)}}
+#define LORA_B_BACKWARD(du, u, dy, w, of, has) \
+    {w ".lora_b.weight", AH_OP_MATMUL, AH_MATMUL_TN, .when = has, .backward = true, \
+     .arg = {G_PART(w ".lora_b", of), dy, PART(u, of)}}, \
+    {w ".lora_b.input", AH_OP_MATMUL, AH_MATMUL_NN, .when = has, .scaled = true, .backward = true, \
+     .arg = {PART(du, of), dy, W_PART(w ".lora_b", of)}}
+#define LORA_A_BACKWARD(dx, du, x, w) \
+    {w ".lora_a.weight", AH_OP_MATMUL, AH_MATMUL_TN, .backward = true, .arg = {G(w ".lora_a"), T(du), T(x)}}, \
+    {w ".lora_a.input", AH_OP_MATMUL, AH_MATMUL_NN, .adds = true, .backward = true, \
+     .arg = {dx, T(du), W(w ".lora_a")}}
+#define HAS(matrix) (LORA << AH_LORA_##matrix)
+
 #define NORM_STEP(y, x, stats, w) \
     {w, AH_OP_NORM, .cheap = true, .arg = {y, x, W(w ".weight"), W_IF(w ".bias"), T(stats)}}
 #define NORM_BACKWARD(dx, dy, x, stats, w) \
@@ -99,6 +131,11 @@ const struct tensor_rule ah_program_tensor_rules[TENSORS] = {
 static const struct step_rule layer_forward[] = {
     NORM_STEP(T(NORM1), T(INPUT), STATS1, "attention_norm"),
     PROJECT(T(QKV), NORM1, "attention.qkv", 0),
+    LORA_A(LORA_QKV, NORM1, "attention.qkv"),
+    LORA_B(PART(QKV, Q), LORA_QKV, "attention.qkv", Q, HAS(Q)),
+    LORA_B(PART(QKV, K), LORA_QKV, "attention.qkv", K, HAS(K)),
+    LORA_B(PART(QKV, V), LORA_QKV, "attention.qkv", V, HAS(V)),
+    LORA_B(T(QKV), LORA_QKV, "attention.qkv", WHOLE, HAS(QKV)),
     NORM_STEP(PART(QK, Q), PART(QKV, Q), STATS_Q, "attention.q_norm"),
     NORM_STEP(PART(QK, K), PART(QKV, K), STATS_K, "attention.k_norm"),
     {"attention.rope", AH_OP_ROPE, .when = ROPE, .cheap = true,
@@ -106,15 +143,22 @@ static const struct step_rule layer_forward[] = {
     {"attention", AH_OP_ATTENTION,
      .arg = {T(ATTENDED), T(LSE), PART(QK, Q), PART(QK, K), PART(QKV, V), T(DOCS)}},
     PROJECT(T(MIDDLE), ATTENDED, "attention.output", 0),
+    LORA_A(LORA_OUTPUT, ATTENDED, "attention.output"),
+    LORA_B(T(MIDDLE), LORA_OUTPUT, "attention.output", WHOLE, HAS(OUTPUT)),
     {"attention.residual", AH_OP_ADD, .arg = {T(MIDDLE), T(INPUT), T(MIDDLE)}},
     NORM_STEP(T(NORM2), T(MIDDLE), STATS2, "mlp_norm"),
     {"mlp.gate_up", AH_OP_MATMUL, AH_MATMUL_NT, .when = PACKED, .arg = {T(GATE_UP), T(NORM2), W_GATE_UP}},
     PROJECT(PART(GATE_UP, GATE), NORM2, "mlp.gate", PACKED),
     PROJECT(PART(GATE_UP, UP), NORM2, "mlp.up", PACKED),
+    LORA_A(LORA_GATE_UP, NORM2, "mlp.gate_up"),
+    LORA_B(PART(GATE_UP, GATE), LORA_GATE_UP, "mlp.gate_up", GATE, HAS(GATE)),
+    LORA_B(PART(GATE_UP, UP), LORA_GATE_UP, "mlp.gate_up", UP, HAS(UP)),
     {"mlp.activation", AH_OP_ACTIVATION, .when = GATED, .cheap = true,
      .arg = {T(PRODUCT), PART(GATE_UP, GATE), PART(GATE_UP, UP)}},
     {"mlp.activation", AH_OP_ACTIVATION, .unless = GATED, .cheap = true, .arg = {T(PRODUCT), T(UP)}},
     PROJECT(T(OUTPUT), PRODUCT, "mlp.down", 0),
+    LORA_A(LORA_DOWN, PRODUCT, "mlp.down"),
+    LORA_B(T(OUTPUT), LORA_DOWN, "mlp.down", WHOLE, HAS(DOWN)),
     {"mlp.residual", AH_OP_ADD, .arg = {T(OUTPUT), T(MIDDLE), T(OUTPUT)}},
     {0}};
 
@@ -122,6 +166,8 @@ static const struct step_rule layer_backward[] = {
     PROJECT_BIAS(T(GRADIENT), "mlp.down"),
     PROJECT_WEIGHT(T(GRADIENT), PRODUCT, "mlp.down", 0),
     PROJECT_INPUT(PART(D_GATE_UP, GATE), T(GRADIENT), "mlp.down", 0),
+    LORA_B_BACKWARD(D_LORA_DOWN, LORA_DOWN, T(GRADIENT), "mlp.down", WHOLE, HAS(DOWN)),
+    LORA_A_BACKWARD(PART(D_GATE_UP, GATE), D_LORA_DOWN, PRODUCT, "mlp.down"),
     {"mlp.activation.input", AH_OP_ACTIVATION_BACKWARD, .when = GATED, .backward = true,
      .arg = {PART(D_GATE_UP, GATE), PART(D_GATE_UP, UP), PART(D_GATE_UP, GATE), PART(GATE_UP, GATE),
              PART(GATE_UP, UP)}},
@@ -137,11 +183,16 @@ static const struct step_rule layer_backward[] = {
      .arg = {T(D_NORM2), T(D_GATE_UP), W_GATE_UP}},
     PROJECT_INPUT(T(D_NORM2), PART(D_GATE_UP, GATE), "mlp.gate", PACKED),
     PROJECT_INPUT_ONTO(T(D_NORM2), PART(D_GATE_UP, UP), "mlp.up", PACKED),
+    LORA_B_BACKWARD(D_LORA_GATE_UP, LORA_GATE_UP, PART(D_GATE_UP, GATE), "mlp.gate_up", GATE, HAS(GATE)),
+    LORA_B_BACKWARD(D_LORA_GATE_UP, LORA_GATE_UP, PART(D_GATE_UP, UP), "mlp.gate_up", UP, HAS(UP)),
+    LORA_A_BACKWARD(T(D_NORM2), D_LORA_GATE_UP, NORM2, "mlp.gate_up"),
     NORM_BACKWARD(T_IF(D_MLP), T(D_NORM2), T(MIDDLE), STATS2, "mlp_norm"),
     {"mlp.residual.input", AH_OP_ADD, .backward = true, .arg = {T(GRADIENT), T(GRADIENT), T(D_MLP)}},
     PROJECT_BIAS(T(GRADIENT), "attention.output"),
     PROJECT_WEIGHT(T(GRADIENT), ATTENDED, "attention.output", 0),
     PROJECT_INPUT(T(D_ATTENDED), T(GRADIENT), "attention.output", 0),
+    LORA_B_BACKWARD(D_LORA_OUTPUT, LORA_OUTPUT, T(GRADIENT), "attention.output", WHOLE, HAS(OUTPUT)),
+    LORA_A_BACKWARD(T(D_ATTENDED), D_LORA_OUTPUT, ATTENDED, "attention.output"),
     {"attention.input", AH_OP_ATTENTION_BACKWARD, .backward = true,
      .arg = {PART(D_QK, Q), PART(D_QK, K), PART(D_QKV, V), T(D_ATTENDED), PART(QK, Q), PART(QK, K),
              PART(QKV, V), T(ATTENDED), T(LSE), T(DOCS), SCRATCH}},
@@ -152,6 +203,11 @@ static const struct step_rule layer_backward[] = {
     PROJECT_BIAS(T(D_QKV), "attention.qkv"),
     PROJECT_WEIGHT(T(D_QKV), NORM1, "attention.qkv", 0),
     PROJECT_INPUT(T(D_NORM1), T(D_QKV), "attention.qkv", 0),
+    LORA_B_BACKWARD(D_LORA_QKV, LORA_QKV, PART(D_QKV, Q), "attention.qkv", Q, HAS(Q)),
+    LORA_B_BACKWARD(D_LORA_QKV, LORA_QKV, PART(D_QKV, K), "attention.qkv", K, HAS(K)),
+    LORA_B_BACKWARD(D_LORA_QKV, LORA_QKV, PART(D_QKV, V), "attention.qkv", V, HAS(V)),
+    LORA_B_BACKWARD(D_LORA_QKV, LORA_QKV, T(D_QKV), "attention.qkv", WHOLE, HAS(QKV)),
+    LORA_A_BACKWARD(T(D_NORM1), D_LORA_QKV, NORM1, "attention.qkv"),
     NORM_BACKWARD(T_IF(D_ATTENTION), T(D_NORM1), T(INPUT), STATS1, "attention_norm"),
     {"attention.residual.input", AH_OP_ADD, .backward = true,
      .arg = {T(GRADIENT), T(GRADIENT), T(D_ATTENTION)}},

@@ -10,6 +10,7 @@
 #include "base/host_memory.h"
 #include "base/units.h"
 #include "runtime/device/algorithm.h"
+#include "runtime/model/adapter.h"
 #include "runtime/model/safetensors.h"
 #include "runtime/train/data/dataset.h"
 #include "runtime/train/paced_nics.h"
@@ -28,17 +29,24 @@ struct hello {
 
 struct brief {
     char plan_sha256[SHA256_TEXT], data_sha256[SHA256_TEXT], held_out_sha256[SHA256_TEXT],
-        weights_digest[SHA256_TEXT];
+        weights_digest[SHA256_TEXT], adapter_digest[SHA256_TEXT];
     char nics[AH_PACED_NICS_NAME_MAX]; /* "": not paced */
     struct ah_rate rate;
     double beta1, beta2, epsilon, weight_decay;
     uint64_t seed, steps_before;
     double patience_s;
     struct ah_recorded_steps recorded;
-    bool documents, has_held_out, has_weights, tells;
-    uint64_t n_data, n_valid; /* numbers of paths; the texts are format, weights, then all paths */
+    bool documents, has_held_out, has_weights, has_adapter, tells;
+    uint64_t n_data, n_valid; /* numbers of paths; the texts are format, weights, adapter, then all paths */
     uint64_t text_bytes;
 };
+
+static int digest_adapter(const char *folder, char ret_text[SHA256_TEXT], struct ah_error *err)
+{
+    char path[PATH_MAX];
+    const int rc = ah_adapter_path(folder, path, err);
+    return rc ? rc : ah_safetensors_digest(path, ret_text, err);
+}
 
 static struct hello own_hello(void)
 {
@@ -187,6 +195,7 @@ static int brief_others(const struct ah_links *links, const struct ah_follower_t
                           .documents = trainer->documents,
                           .has_held_out = task->held_out,
                           .has_weights = trainer->weights,
+                          .has_adapter = trainer->adapter,
                           .tells = trainer->tells,
                           .n_data = task->n_data,
                           .n_valid = task->n_valid};
@@ -201,6 +210,7 @@ static int brief_others(const struct ah_links *links, const struct ah_follower_t
                  ah_dataset_facts(task->held_out->options.data)->sha256);
     put_text(&texts, task->format);
     put_text(&texts, trainer->weights);
+    put_text(&texts, trainer->adapter);
     for (size_t i = 0; i < task->n_data; i++)
         put_text(&texts, task->data[i]);
     for (size_t i = 0; i < task->n_valid; i++)
@@ -209,6 +219,8 @@ static int brief_others(const struct ah_links *links, const struct ah_follower_t
     int rc = texts.failed ? ah_error_memory(err) : AH_OK;
     if (!rc && trainer->weights)
         rc = ah_safetensors_digest(trainer->weights, brief.weights_digest, err);
+    if (!rc && trainer->adapter)
+        rc = digest_adapter(trainer->adapter, brief.adapter_digest, err);
     if (!rc && texts.size > AH_LINKS_PIECE_BYTES)
         rc = ah_error_set(err, AH_E_USAGE, "the data paths are longer than %d bytes in total; name a folder",
                           AH_LINKS_PIECE_BYTES);
@@ -241,7 +253,7 @@ struct follower {
     struct ah_arena arena;
     struct brief brief;
     struct ah_follower_host *hosts;
-    const char *format, *weights;
+    const char *format, *weights, *adapter;
     const char **data_paths, **valid_paths;
     struct ah_dataset *data, *held_out;
     struct ah_batches batches, held_out_batches;
@@ -295,6 +307,8 @@ static int receive_brief(struct follower *f, const struct ah_links *links, struc
     text += strlen(text) + 1;
     f->weights = text;
     text += strlen(text) + 1;
+    f->adapter = text;
+    text += strlen(text) + 1;
     f->data_paths = take_paths(f, &text, f->brief.n_data);
     f->valid_paths = take_paths(f, &text, f->brief.n_valid);
     return f->data_paths && f->valid_paths ? AH_OK : ah_error_memory(err);
@@ -346,7 +360,11 @@ static int check_weights(const struct follower *f, struct ah_error *err)
     if (!f->brief.has_weights)
         return AH_OK;
     int rc = ah_safetensors_digest(f->weights, digest, err);
-    return rc ? rc : differ(f, "the weights", digest, f->brief.weights_digest, err);
+    rc = rc ? rc : differ(f, "the weights", digest, f->brief.weights_digest, err);
+    if (rc || !f->brief.has_adapter)
+        return rc;
+    rc = digest_adapter(f->adapter, digest, err);
+    return rc ? rc : differ(f, "the adapters", digest, f->brief.adapter_digest, err);
 }
 
 static int open_trainer(struct follower *f, struct ah_error *err)
@@ -375,6 +393,7 @@ static int open_trainer(struct follower *f, struct ah_error *err)
         .weight_decay = brief->weight_decay,
         .seed = brief->seed,
         .weights = brief->has_weights ? f->weights : NULL,
+        .adapter = brief->has_adapter ? f->adapter : NULL,
         .steps_before = brief->steps_before,
         .tells = brief->tells,
         .recorded = brief->recorded,

@@ -4,7 +4,9 @@
  */
 #include "runtime/train/trainer_internal.h"
 
+#include "runtime/model/adapter.h"
 #include "runtime/model/initial.h"
+#include "runtime/schedule/trainable.h"
 #include "runtime/train/angles.h"
 
 #include <inttypes.h>
@@ -220,6 +222,22 @@ static int fill_angles(struct ah_trainer *t, struct ah_error *err)
     return rc;
 }
 
+static int load_adapter(struct ah_trainer *t, struct ah_weights_sink sink, struct ah_error *err)
+{
+    const struct ah_trainer_options *options = &t->options;
+    const struct ah_plan_training *training = &options->plan->training;
+    char path[PATH_MAX];
+    uint32_t *trained = calloc(ah_model_blocks(options->model), sizeof *trained);
+    int rc = trained ? ah_adapter_path(options->adapter, path, err) : ah_error_memory(err);
+    if (!rc)
+        rc = ah_trainable_match(options->model, training->trainable, training->n_trainable, trained, err);
+    sink.adapter_of = trained;
+    rc = rc ? rc : ah_adapter_check(options->model, options->adapter, err);
+    rc = rc ? rc : ah_weights_load(options->model, path, &sink, err);
+    free(trained);
+    return rc;
+}
+
 static int fill_arenas(struct ah_trainer *t, struct ah_error *err)
 {
     const struct ah_trainer_options *options = &t->options;
@@ -227,8 +245,11 @@ static int fill_arenas(struct ah_trainer *t, struct ah_error *err)
     int rc = fill_angles(t, err);
     if (rc)
         return rc;
-    return options->weights ? ah_weights_load(options->model, options->weights, &sink, err)
-                            : ah_initial_load(options->model, options->seed, options->pool, &sink, err);
+    if (!options->weights)
+        return ah_initial_load(options->model, options->seed, options->pool, &sink, err);
+    rc = ah_weights_load(options->model, options->weights, &sink, err);
+    rc = rc ? rc : ah_initial_load_adapters(options->model, options->seed, options->pool, &sink, err);
+    return rc || !options->adapter ? rc : load_adapter(t, sink, err);
 }
 
 /* ---- the public functions ---- */

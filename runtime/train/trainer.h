@@ -140,6 +140,7 @@ struct ah_trainer_options {
     uint64_t seed; /* for initial weights and for rounding */
     /* (optional) files of weights to start with (runtime/model/weights.h); NULL: initial weights */
     const char *weights;
+    const char *adapter;   /* (optional) folder of adapters to begin with; NULL: initial adapters */
     struct ah_pool *pool;  /* (optional) for initial weights; during open only */
     uint64_t steps_before; /* number of steps done before a resume; the next step and its data follow them */
     const struct ah_trainer_rank *rank; /* (optional) NULL: this is the only trainer of the model */

@@ -107,7 +107,7 @@ static int read_alone(struct load *load)
     int rc = AH_OK;
     while (!rc && at < load->manifest->body.checkpoint->n_states)
         rc = read_states_file(load, &at);
-    return rc ? rc : ah_weights_load(load->job->model, load->folder, &load->sink->weights, load->err);
+    return rc ? rc : ah_states_load_frozen(load->job, load->sink, load->folder, load->err);
 }
 
 /* Checks the digest of a file's values in the memory of all processes. `*at` becomes the next file's first item. */

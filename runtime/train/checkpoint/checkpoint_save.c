@@ -188,7 +188,7 @@ static int add_weights(struct save *save, const struct ah_safetensors *weights)
     if (!rc && weights->n_files > 1)
         rc = add_read_file(save, AH_SAFETENSORS_INDEX);
     if (!rc && save->job->config)
-        rc = add_read_file(save, "config.json");
+        rc = add_read_file(save, save->job->model->lora ? AH_WEIGHTS_ADAPTER_CONFIG : "config.json");
     return rc;
 }
 
@@ -196,13 +196,16 @@ static struct ah_weights_options options_of(const struct save *save)
 {
     return (struct ah_weights_options){.dtype = save->job->signature->dtype,
                                        .shard_bytes = save->job->file_bytes,
-                                       .config = save->job->config};
+                                       .config = save->job->config,
+                                       .adapter_of = ah_states_adapter(save->job, &save->states)};
 }
 
 static int read_weights(struct save *save)
 {
     struct ah_safetensors weights = {0};
-    int rc = ah_safetensors_open(&weights, save->folder, save->err);
+    char path[PATH_MAX];
+    int rc = ah_stream_path(save->folder, save->job->model->lora ? AH_WEIGHTS_ADAPTER : ".", path, save->err);
+    rc = rc ? rc : ah_safetensors_open(&weights, path, save->err);
     if (!rc)
         rc = add_weights(save, &weights);
     ah_safetensors_release(&weights);
@@ -430,11 +433,12 @@ int ah_checkpoint_bytes(const struct ah_checkpoint_job *job, struct ah_checkpoin
     };
     struct ah_arena arena = {0};
     struct ah_checkpoint_states states = {0};
-    uint64_t bytes = ah_weights_bytes(job->model, job->signature->dtype) + MANIFEST_BYTES +
-                     ah_model_blocks(job->model) * BLOCK_BYTES + (job->config ? strlen(job->config) : 0);
+    int rc = ah_states_plan(job, &arena, &states, err);
+    uint64_t bytes = ah_weights_bytes(job->model, job->signature->dtype, ah_states_adapter(job, &states)) +
+                     MANIFEST_BYTES + ah_model_blocks(job->model) * BLOCK_BYTES +
+                     (job->config ? strlen(job->config) : 0);
     for (size_t i = 0; job->companions && i < job->companions->n; i++)
         bytes += job->companions->items[i].bytes.size;
-    int rc = ah_states_plan(job, &arena, &states, err);
     *ret_bytes = (struct ah_checkpoint_bytes){.whole = bytes, .weights = bytes};
     for (size_t i = 0; i < states.n_files; i++)
         ret_bytes->whole += states.files[i].bytes;

@@ -31,7 +31,7 @@ static int list_blocks(const struct ah_checkpoint_job *job, struct ah_arena *are
                        struct ah_checkpoint_states *states, struct ah_error *err)
 {
     uint64_t blocks = ah_model_blocks(job->model);
-    uint32_t *trained = ah_arena_array(arena, blocks, sizeof *trained);
+    uint32_t *trained = states->trained = ah_arena_array(arena, blocks, sizeof *trained);
     states->items = ah_arena_array(arena, blocks, sizeof *states->items);
     if (!trained || !states->items)
         return ah_error_memory(err);
@@ -167,4 +167,10 @@ bool ah_states_next(const struct ah_checkpoint_state *state, struct ah_checkpoin
 size_t ah_states_piece_bytes(const struct ah_checkpoint_piece *piece)
 {
     return (size_t)piece->n * ah_dtype_bytes(piece->dtype);
+}
+
+int ah_states_load_frozen(const struct ah_checkpoint_job *job, const struct ah_checkpoint_sink *sink,
+                          const char *folder, struct ah_error *err)
+{
+    return job->model->lora ? AH_OK : ah_weights_load(job->model, folder, &sink->weights, err);
 }

@@ -26,7 +26,15 @@ struct ah_checkpoint_states {
     struct ah_checkpoint_state *items; /* by block */
     size_t n_files;
     struct ah_states_file *files;
+    uint32_t *trained; /* by block: bit i is set if tensor i is trained */
 };
+
+/* Returns the masks of the tensors that a job's files of weights have, if they are those of an adapter; else NULL. */
+static inline const uint32_t *ah_states_adapter(const struct ah_checkpoint_job *job,
+                                                const struct ah_checkpoint_states *states)
+{
+    return job->model->lora ? states->trained : NULL;
+}
 
 /* Plans a job's states and files, in `arena`. AH_E_USAGE: the signature's patterns match no tensor; AH_E_MEMORY. */
 int ah_states_plan(const struct ah_checkpoint_job *job, struct ah_arena *arena,
@@ -39,6 +47,11 @@ int ah_states_check(const struct ah_checkpoint_states *states, const struct ah_c
 
 /* Advances to the next piece of a block, in file order, starting with a zeroed piece. Returns false at the end. */
 bool ah_states_next(const struct ah_checkpoint_state *state, struct ah_checkpoint_piece *piece);
+
+/* Hands out the weights of a checkpoint's folder. An adapter's are all trained, so states have them, and the frozen
+ * weights are those of the base model, which the caller has loaded. */
+int ah_states_load_frozen(const struct ah_checkpoint_job *job, const struct ah_checkpoint_sink *sink,
+                          const char *folder, struct ah_error *err);
 
 size_t ah_states_piece_bytes(const struct ah_checkpoint_piece *piece);
 

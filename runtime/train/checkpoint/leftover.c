@@ -20,6 +20,8 @@ static const char *const names_of_saves[] = {AH_LEFTOVER_MARK,
                                              "model-*-of-*.safetensors",
                                              "model.safetensors.index.json",
                                              "config.json",
+                                             AH_WEIGHTS_ADAPTER,
+                                             AH_WEIGHTS_ADAPTER_CONFIG,
                                              ".autohete-*.tmp"};
 enum { MARKS = 2, NAMES = sizeof names_of_saves / sizeof names_of_saves[0] };
 

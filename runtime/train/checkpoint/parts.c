@@ -86,16 +86,17 @@ static int pass_block(struct part *part, const struct ah_checkpoint_state *state
 int ah_checkpoint_fill(const struct ah_checkpoint_job *job, const struct ah_checkpoint_source *source,
                        const struct ah_weights_part *kept, const char *folder, struct ah_error *err)
 {
-    const struct ah_weights_options options = {.dtype = job->signature->dtype,
-                                               .shard_bytes = job->file_bytes};
+    struct ah_weights_options options = {.dtype = job->signature->dtype, .shard_bytes = job->file_bytes};
     struct part part = {.job = job, .folder = folder, .source = source, .err = err};
     int rc = begin_part(&part);
     for (size_t i = 0; i < part.states.n && !rc; i++)
         if (kept->keeps(kept->context, part.states.items[i].block))
             rc = pass_block(&part, &part.states.items[i], part.states.items[i].file);
     rc = rc ? rc : finish_file(&part);
+    options.adapter_of = ah_states_adapter(job, &part.states);
+    rc = rc ? rc : ah_weights_fill(job->model, &source->weights, &options, kept, folder, err);
     release_part(&part);
-    return rc ? rc : ah_weights_fill(job->model, &source->weights, &options, kept, folder, err);
+    return rc;
 }
 
 int ah_checkpoint_hash(const struct ah_checkpoint_job *job, const struct ah_checkpoint_source *source,
@@ -148,5 +149,5 @@ int ah_checkpoint_read(const struct ah_checkpoint_job *job, const struct ah_chec
     rc = rc ? rc : read_states(&part, manifest.body.checkpoint);
     release_part(&part);
     ah_document_release(&manifest);
-    return rc ? rc : ah_weights_load(job->model, folder, &sink->weights, err);
+    return rc ? rc : ah_states_load_frozen(job, sink, folder, err);
 }

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Adapter: the adapter_config.json with which peft, and everything that reads its adapters, understands the file of an
+ * adapter beside it (weights.h).
+ *
+ *     rc = ah_adapter_print(model, trained, "/models/llama-2-7b", &text, err);    options.config = text.data;
+ *     rc = ah_adapter_check(model, "out/step-00000100", err);                     // before ah_weights_load()
+ */
+#ifndef AH_RUNTIME_MODEL_ADAPTER_H
+#define AH_RUNTIME_MODEL_ADAPTER_H
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "schemas/model.h"
+
+#include <limits.h>
+
+/* Appends the adapter_config.json of a model with adapters. `trained` has a mask for each block: layers without trained
+ * adapters are left out, and other trained tensors are named as modules that are trained whole. `base` (optional) is
+ * the folder of the base model. AH_E_UNSUPPORTED: a matrix with an adapter is also trained whole. AH_E_MEMORY. */
+int ah_adapter_print(const struct ah_model *model, const uint32_t *trained, const char *base,
+                     struct ah_buffer *out, struct ah_error *err);
+
+/* Writes the path of the file of the adapter in `folder`. AH_E_IO: it is too long. */
+int ah_adapter_path(const char *folder, char ret_path[PATH_MAX], struct ah_error *err);
+
+/* Checks that the adapter in `folder` computes what the model's adapters do: rank, factor, and nothing that we lack.
+ * AH_E_MISMATCH says what to plan with; AH_E_UNSUPPORTED names the setting; AH_E_IO, AH_E_DOCUMENT, AH_E_MEMORY. */
+int ah_adapter_check(const struct ah_model *model, const char *folder, struct ah_error *err);
+
+#endif

@@ -44,7 +44,7 @@ static const struct {
      "'autohete run' measures the loss on held-out data with '--valid FILE'"},
     {" tokenize tokenise prepare preprocess ",
      "use the separate program: autohete-tokenize INPUT... -o FOLDER --tokenizer TOKENIZER"},
-    {" convert merge ", "checkpoints need no conversion: they are Hugging Face folders"},
+    {" convert ", "checkpoints need no conversion: they are Hugging Face folders"},
     {" resume ", "'autohete run plan.json --resume DIR' continues from the newest checkpoint in DIR"},
     {" bench benchmark measure ", "'autohete profile' measures a machine, 'autohete compare MODEL "
                                   "--measured' a plan against other policies"},

@@ -14,8 +14,8 @@
 #include "schemas/model.h"
 
 /* Sets model->lora from "rank=16,alpha=32,scaling=rank_stabilized" and the patterns of matrices (none: all matrices),
- * in `arena`. Appends the patterns that train these adapters (trainable.h). AH_E_USAGE names the option: a key or number
- * that is wrong, a pattern that matches no matrix, layers with different matrices; AH_E_MEMORY. */
+ * in `arena`. Appends the patterns that train these adapters (trainable.h). AH_E_USAGE names the option: a wrong key or
+ * number, a pattern that matches no matrix, layers with different matrices; AH_E_MEMORY. */
 int ah_lora_read(struct ah_arena *arena, const char *lora, const struct ah_option_list *on,
                  struct ah_model *model, struct ah_freeze_names *patterns, struct ah_error *err);
 

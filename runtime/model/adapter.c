@@ -145,8 +145,7 @@ int ah_adapter_print(const struct ah_model *model, const uint32_t *trained, cons
 /* ---- checking ---- */
 
 struct config {
-    double rank, alpha;
-    bool rank_stabilized;
+    struct ah_adapter_facts facts;
     struct ah_arena arena; /* of keys and texts */
     const char *path;
     struct ah_error *err;
@@ -181,11 +180,13 @@ static int read_key(struct config *config, const char *key, struct ah_cursor cur
     if (!strcmp(key, "peft_type") && strncmp(cursor.at, "\"LORA\"", 6) != 0)
         return refuse(config, key, "is not LORA, the only kind of adapter that autohete supports");
     if (!strcmp(key, "r"))
-        config->rank = strtod(cursor.at, NULL);
+        config->facts.rank = strtod(cursor.at, NULL);
     else if (!strcmp(key, "lora_alpha"))
-        config->alpha = strtod(cursor.at, NULL);
+        config->facts.alpha = strtod(cursor.at, NULL);
     else if (!strcmp(key, "use_rslora"))
-        config->rank_stabilized = begin == 't';
+        config->facts.rank_stabilized = begin == 't';
+    else if (!strcmp(key, "fan_in_fan_out"))
+        config->facts.transposed = begin == 't';
     return AH_OK;
 }
 
@@ -211,27 +212,40 @@ int ah_adapter_path(const char *folder, char ret_path[PATH_MAX], struct ah_error
     return AH_OK;
 }
 
-int ah_adapter_check(const struct ah_model *model, const char *folder, struct ah_error *err)
+int ah_adapter_read(const char *folder, struct ah_adapter_facts *ret_facts, struct ah_error *err)
 {
     char path[PATH_MAX];
     struct ah_buffer text = {0};
-    struct config config = {.path = path, .alpha = 8, .rank = 8, .err = err}; /* peft's defaults */
+    struct config config = {.path = path, .facts = {.alpha = 8, .rank = 8}, .err = err}; /* peft's defaults */
     if (snprintf(path, sizeof path, "%s/" AH_WEIGHTS_ADAPTER_CONFIG, folder) >= (int)sizeof path)
         return ah_error_set(err, AH_E_IO, "%.200s: the name is too long", folder);
     int rc = ah_file_read(path, CONFIG_BYTES_MAX, &text, err);
     rc = rc ? rc : read_keys(&config, &text);
-    const struct ah_model_lora *lora = model->lora;
-    const bool same = config.rank == (double)lora->rank && config.alpha == lora->alpha &&
-                      config.rank_stabilized == (lora->scaling == AH_LORA_RANK_STABILIZED);
-    if (!rc && !same)
-        rc = ah_error_set(err, AH_E_MISMATCH,
-                          "%s: the adapter has rank %g and alpha %g%s, the plan's have rank %" PRIu64
-                          " and alpha %g%s; plan with '--lora rank=%g,alpha=%g%s'",
-                          path, config.rank, config.alpha, config.rank_stabilized ? ", rank-stabilized" : "",
-                          lora->rank, lora->alpha,
-                          lora->scaling == AH_LORA_STANDARD ? "" : ", rank-stabilized", config.rank,
-                          config.alpha, config.rank_stabilized ? ",scaling=rank_stabilized" : "");
+    struct ah_adapter_facts *facts = &config.facts;
+    if (!rc && !(facts->rank >= 1 && isfinite(facts->rank) && isfinite(facts->alpha)))
+        rc = ah_error_set(err, AH_E_DOCUMENT, "%s: r and lora_alpha must be numbers above 0", path);
+    facts->scale = facts->alpha / (facts->rank_stabilized ? sqrt(facts->rank) : facts->rank);
+    if (!rc)
+        *ret_facts = *facts;
     ah_buffer_release(&text);
     ah_arena_release(&config.arena);
     return rc;
+}
+
+int ah_adapter_check(const struct ah_model *model, const char *folder, struct ah_error *err)
+{
+    struct ah_adapter_facts has;
+    const struct ah_model_lora *lora = model->lora;
+    const bool stabilized = lora->scaling == AH_LORA_RANK_STABILIZED;
+    const int rc = ah_adapter_read(folder, &has, err);
+    if (rc ||
+        (has.rank == (double)lora->rank && has.alpha == lora->alpha && has.rank_stabilized == stabilized))
+        return rc;
+    return ah_error_set(err, AH_E_MISMATCH,
+                        "%s/" AH_WEIGHTS_ADAPTER_CONFIG
+                        ": the adapter has rank %g and alpha %g%s, the plan's have rank %" PRIu64
+                        " and alpha %g%s; plan with '--lora rank=%g,alpha=%g%s'",
+                        folder, has.rank, has.alpha, has.rank_stabilized ? ", rank-stabilized" : "",
+                        lora->rank, lora->alpha, stabilized ? ", rank-stabilized" : "", has.rank, has.alpha,
+                        has.rank_stabilized ? ",scaling=rank_stabilized" : "");
 }

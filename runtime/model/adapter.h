@@ -14,6 +14,7 @@
 #include "schemas/model.h"
 
 #include <limits.h>
+#include <stdbool.h>
 
 /* Appends the adapter_config.json of a model with adapters. `trained` has a mask for each block: layers without trained
  * adapters are left out, and other trained tensors are named as modules that are trained whole. `base` (optional) is
@@ -23,6 +24,17 @@ int ah_adapter_print(const struct ah_model *model, const uint32_t *trained, cons
 
 /* Writes the path of the file of the adapter in `folder`. AH_E_IO: it is too long. */
 int ah_adapter_path(const char *folder, char ret_path[PATH_MAX], struct ah_error *err);
+
+/* What an adapter_config.json says about the products. */
+struct ah_adapter_facts {
+    double rank, alpha;
+    bool rank_stabilized;
+    bool transposed; /* matrices of the base lie inputs by outputs in files (fan_in_fan_out) */
+    double scale;
+};
+
+/* Reads the config in `folder`. AH_E_UNSUPPORTED names a setting that we lack; AH_E_IO, AH_E_DOCUMENT, AH_E_MEMORY. */
+int ah_adapter_read(const char *folder, struct ah_adapter_facts *ret_facts, struct ah_error *err);
 
 /* Checks that the adapter in `folder` computes what the model's adapters do: rank, factor, and nothing that we lack.
  * AH_E_MISMATCH says what to plan with; AH_E_UNSUPPORTED names the setting; AH_E_IO, AH_E_DOCUMENT, AH_E_MEMORY. */

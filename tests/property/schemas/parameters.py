@@ -20,8 +20,8 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..")
 # As published with the weights (sums over the tensors of the released files, with tied weights counted once).
 PUBLISHED = {
     "gpt2-124m": 124439808, "gpt2-355m": 354823168, "gpt2-774m": 774030080, "gpt2-1.5b": 1557611200,
-    "llama-2-7b": 6738415616, "llama-2-13b": 13015864320, "llama-30b": 32528943616, "llama-3-8b": 8030261248,
-    "mistral-7b": 7241732096,
+    "llama-2-7b": 6738415616, "llama-2-13b": 13015864320, "llama-2-70b": 68976648192,
+    "llama-30b": 32528943616, "llama-3-8b": 8030261248, "mistral-7b": 7241732096,
     "qwen2.5-0.5b": 494032768, "qwen2.5-7b": 7615616512, "qwen3-0.6b": 596049920, "qwen3-8b": 8190735360,
 }
 # Our own models: within 5 percent of the number in the name; None: the name has no size.

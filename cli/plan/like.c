@@ -10,6 +10,7 @@
 
 /* The copied parts of the other plan. */
 struct source {
+    const struct ah_model_lora *lora;
     struct ah_plan_training training;
     struct ah_plan_input model;
     enum ah_device_kind device;
@@ -77,7 +78,8 @@ static int read_source(const struct ah_document *document, const char *path, str
 {
     if (document->kind == AH_DOCUMENT_PLAN) {
         const struct ah_plan *plan = document->body.plan;
-        *ret_source = (struct source){plan->training, plan->inputs.model, plan->numeric_signature.device};
+        *ret_source = (struct source){plan->model.lora, plan->training, plan->inputs.model,
+                                      plan->numeric_signature.device};
         return AH_OK;
     }
     if (document->kind != AH_DOCUMENT_CLUSTER_PLAN)
@@ -88,14 +90,34 @@ static int read_source(const struct ah_document *document, const char *path, str
     if (!plan->n_programs)
         return ah_error_set(err, AH_E_DOCUMENT, "'--like': '%s' has no programs of ranks; plan it again",
                             path);
+    ret_source->lora = plan->model ? plan->model->lora : NULL;
     ret_source->model = plan->inputs.model;
     ret_source->device = plan->programs[0].numeric_signature.device;
     const int rc = check_degrees(plan, path, err);
     return rc ? rc : ah_cluster_plan_step(plan, arena, &ret_source->training, err);
 }
 
+/* Gives the request's model the adapters of the other plan. */
+static int copy_lora(struct ah_cli *cli, const struct ah_model_lora *of, struct ah_request *request,
+                     struct ah_error *err)
+{
+    struct ah_model *model = request->model.body.model;
+    if (!of || model->lora)
+        return AH_OK;
+    struct ah_model_lora *lora = ah_arena_alloc(&cli->arena, sizeof *lora);
+    unsigned *on = ah_arena_array(&cli->arena, of->n_on, sizeof *on);
+    if (!lora || !on)
+        return ah_error_memory(err);
+    *lora = *of;
+    lora->on = on;
+    memcpy(on, of->on, of->n_on * sizeof *on);
+    model->lora = lora;
+    return ah_document_digest(&request->model, request->model_sha256, err);
+}
+
 /* What the request is for. */
 struct target {
+    struct ah_request *request;
     const struct ah_model *model;
     const char *model_sha256;
     const char *what, *name; /* machine or cluster */
@@ -130,6 +152,7 @@ static int read_training(struct ah_cli *cli, const char *path, const struct ah_r
     if (rc)
         return rc;
     rc = read_source(&document, path, &cli->arena, &source, err);
+    rc = rc ? rc : copy_lora(cli, source.lora, target->request, err);
     rc = rc ? rc : check_source(target, path, &source, err);
     rc = rc ? rc : copy_training(&cli->arena, &source.training, ret_training, err);
     ah_document_release(&document);
@@ -140,8 +163,8 @@ int ah_like_apply(struct ah_request *request, struct ah_cli *cli, const char *pa
                   const struct ah_request_options *given, struct ah_error *err)
 {
     const struct ah_machine *machine = request->machine.body.machine;
-    const struct target target = {request->planner.model, request->model_sha256, "machine", machine->name,
-                                  machine->device.kind};
+    const struct target target = {request,   request->planner.model, request->model_sha256,
+                                  "machine", machine->name,          machine->device.kind};
     const int rc = read_training(cli, path, given, &target, &request->planner.training, err);
     request->planner.any_micro_batches = false;
     request->planner.training_stays = true;
@@ -169,8 +192,8 @@ int ah_like_apply_cluster(struct ah_request_cluster *request, struct ah_cli *cli
                           const struct ah_request_cluster_options *options, struct ah_error *err)
 {
     struct ah_cluster_request *planner = &request->planner;
-    const struct target target = {planner->model, planner->model_sha256, "cluster", planner->cluster->name,
-                                  planner->cluster->device};
+    const struct target target = {&request->base, planner->model,         planner->model_sha256,
+                                  "cluster",      planner->cluster->name, planner->cluster->device};
     const char *gpu;
     int rc = check_cluster_options(options, err);
     rc = rc ? rc : read_training(cli, options->like, options->request, &target, &planner->training, err);

@@ -15,7 +15,7 @@ CASE is a name or a folder. Only --compare works without torch (Debian: python3-
     LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu/blas /usr/bin/python3 tests/tools/oracle.py --write
 
 with Debian 12's torch 1.13.1 and the reference BLAS, which the variable chooses where a faster one is installed too.
-They give the same bytes again; other libraries differ in the last digits.
+They give the same bytes again; other libraries differ in the last digits. Cases with adapters are from torch 2.15.0.
 
 No line of the product takes part. oracle_transformers.py compares the models here with transformers' own classes.
 """

@@ -34,8 +34,13 @@ def llama(family, **changed):
     return {key: value for key, value in config.items() if value is not None}
 
 
-def case(config, data=None, weights=None, **training):
-    return {"config": config, "training": {**TRAINING, **training}, "data": data or {}, "weights": weights or {}}
+def lora(scaling, rank, alpha, *on):
+    return {"lora_rank": rank, "lora_alpha": alpha, "lora_scaling": scaling, "lora_on": list(on)}
+
+
+def case(config, adapters=None, data=None, weights=None, **training):
+    return {"config": config, "training": {**TRAINING, **training, **(adapters or {})}, "data": data or {},
+            "weights": weights or {}}
 
 
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -91,6 +96,18 @@ CASES = {
         llama("qwen3", attention_bias=True, num_hidden_layers=3, use_sliding_window=True, sliding_window=9,
               intermediate_size=24, layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
         weights={"dtype": "BF16", "bits": 8}, seq=21),
+    "gpt2-lora": case(
+        gpt2(), lora("rank_stabilized", 5, 3, "attention.qkv", "attention.output", "mlp.up", "mlp.down"),
+        trainable=["layer.1.*.lora_*", "embedding.embedding.weight"], weight_decay=0.1),
+    "llama-lora": case(
+        llama("llama", attention_bias=True, mlp_bias=True, hidden_size=27, head_dim=10, num_attention_heads=3,
+              num_key_value_heads=1, intermediate_size=37),
+        lora("standard", 3, 4.5, *shapes.LORA_MODULES["llama"]), data={"documents": True}, seq=24,
+        trainable=["*.lora_*"]),
+    "qwen3-lora": case(
+        llama("qwen3", head_dim=16, num_attention_heads=2, num_key_value_heads=1),
+        lora("standard", 4, 8, "attention.q", "attention.v", "mlp.gate", "mlp.down"), trainable=["*.lora_*"],
+        micro_batches=2, clip=1.35, weight_decay=0.1),
     "qwen3-norms-only": case(llama("qwen3", head_dim=6), trainable=["layer.*norm.weight"], batch=2, lr=0.03),
 }
 
@@ -160,6 +177,38 @@ def make_data(rng, folder, made, training, vocabulary):
         files.write_numbers(os.path.join(folder, "data.bin.mask"), "B", make_mask(rng, len(tokens), training))
 
 
+def make_weights(rng, tensors, bits):
+    weights = {}
+    for tensor in tensors:
+        for part in tensor.parts:
+            size = shapes.file_shape(tensor, part)
+            weights[part] = (size, initial(rng, tensor, size, bits))
+    return weights
+
+
+def make_adapter(rng, folder, shape, training, bits):
+    """Makes an adapter's files. Tensors that are trained whole get other values than in the base."""
+    tensors, adapters = shapes.tensors_of(shape), shapes.adapters_of(shape, training)
+    whole = make_weights(rng, [t for t in tensors if shapes.is_trained(training["trainable"], t.ours)], bits)
+    modules = [name.removesuffix(".weight") for name in whole]
+    table, = tensors[0].parts
+    ties = shape.tied and table in whole
+    if ties:
+        whole[files.HEAD] = whole[table]
+    files.write_tensors(
+        os.path.join(folder, "adapter_model.safetensors"),
+        {**{files.PEFT + name: value for name, value in whole.items()}, **make_weights(rng, adapters, bits)}, "F32")
+    layers = sorted({int(tensor.ours.split(".")[1]) for tensor in adapters})
+    names = [shapes.lora_module(shape, word, 0).split(".0.")[1] for word in training["lora_on"]]
+    files.write_json(os.path.join(folder, "adapter_config.json"), {
+        "base_model_name_or_path": None, "bias": "none", "ensure_weight_tying": ties,
+        "fan_in_fan_out": shape.family == "gpt2", "inference_mode": True,
+        "layers_to_transform": None if len(layers) == shape.layers else layers, "lora_alpha": training["lora_alpha"],
+        "lora_dropout": 0.0, "modules_to_save": modules, "peft_type": "LORA", "r": training["lora_rank"],
+        "target_modules": names if shape.family == "gpt2" else [name.split(".")[1] for name in names],
+        "task_type": "CAUSAL_LM", "use_rslora": training["lora_scaling"] == "rank_stabilized"})
+
+
 def make_case(name, folder):
     """Makes all files except the expected results."""
     made = CASES[name]
@@ -168,14 +217,13 @@ def make_case(name, folder):
     config = {"architectures": [ARCHITECTURE[made["config"]["model_type"]]], **made["config"]}
     dtype, bits = made["weights"].get("dtype", "F32"), made["weights"].get("bits", 12)
     files.write_json(os.path.join(folder, "config.json"), config)
-    shape, weights = shapes.read_shape(config), {}
-    for tensor in shapes.tensors_of(shape):
-        for part in tensor.parts:
-            size = shapes.file_shape(tensor, part)
-            weights[part] = (size, initial(rng, tensor, size, bits))
+    shape = shapes.read_shape(config)
+    weights = make_weights(rng, shapes.tensors_of(shape), bits)
     files.write_weights(folder, weights, dtype, made["weights"].get("shards", 1))
     assert files.read_weights(folder) == {
         part: (size, files.array.array("d", values)) for part, (size, values) in weights.items()}, "rounded"
     training = dict(made["training"])
     make_data(rng, folder, made, training, shape.vocabulary)
+    if "lora_rank" in training:
+        make_adapter(rng, folder, shape, training, bits)
     files.write_json(os.path.join(folder, "training.json"), training)

@@ -9,6 +9,8 @@ A run's folder holds any of these, and what it does not hold is a failure unless
     weights     final.safetensors, or model.safetensors or its shards: after the last step, frozen tensors included
     logits      logits.safetensors: "logits" (seq, vocabulary) of the first sequence, before the first step
 
+With adapters, gradients_adapter.safetensors and final_adapter.safetensors have what is trained, as peft saves it.
+
 Tensors have the names and shapes of the case's weights, or the product's own names (layer.0.attention.qkv.weight) with
 rows as outputs. Differences are relative: of tensors in the 2-norm. Where the true gradient is zero, the gradient is
 compared with that of the rest of its tensor, and the weight is not compared: AdamW makes something of its rounding.
@@ -143,7 +145,8 @@ def compare_losses(table, case, expected, folder):
 
 
 def compare_gradients(table, case, expected, folder):
-    run = as_in_file(case["tensors"], files.read_tensors(os.path.join(folder, "gradients.safetensors")))
+    run = files.read_tensors(os.path.join(folder, "gradients.safetensors"))
+    run = as_in_file(case["tensors"], files.with_adapter(run, folder, "gradients_adapter"))
     for name, true in case["sketches"]["gradients"].items():
         if not shaped(table, "gradients", name, run, true["shape"]):
             continue
@@ -160,7 +163,7 @@ def compare_gradients(table, case, expected, folder):
 def compare_weights(table, case, expected, folder):
     alone = os.path.join(folder, "final.safetensors")
     run = files.read_tensors(alone) if os.path.exists(alone) else files.read_weights(folder)
-    run = as_in_file(case["tensors"], run)
+    run = as_in_file(case["tensors"], files.with_adapter(run, folder, "final_adapter"))
     for name, true in case["sketches"]["weights"].items():
         if shaped(table, "weights", name, run, true["shape"]):
             table.add("weights", name, apart_from(run[name][1], true, case["zeros"].get(name, [])),
@@ -205,9 +208,11 @@ def read_sketches(folder):
 
 def read_case(folder):
     expected = files.read_json(os.path.join(folder, "expected.json"))
-    tensors = shapes.tensors_of(shapes.read_shape(files.read_json(os.path.join(folder, "config.json"))))
+    shape = shapes.read_shape(files.read_json(os.path.join(folder, "config.json")))
+    training = files.read_json(os.path.join(folder, "training.json"))
+    tensors = shapes.tensors_of(shape) + shapes.adapters_of(shape, training)
     trained = set(expected["trained"])
-    initial = files.read_weights(folder)
+    initial = files.with_adapter(files.read_weights(folder), folder)
     return {"tensors": tensors, "sketches": read_sketches(folder), "zeros": zeros_of(expected), "names": list(initial),
             "frozen": {name: value for name, value in initial.items() if name not in trained}}, expected
 

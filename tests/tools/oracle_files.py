@@ -11,6 +11,7 @@ import struct
 import sys
 
 assert sys.byteorder == "little"
+PEFT, HEAD = "base_model.model.", "lm_head.weight"  # what names in an adapter's file begin with; the head's name
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 
 
@@ -75,6 +76,17 @@ def read_weights(folder, name="model"):
     for shard in sorted(set(read_json(index)["weight_map"].values())):
         tensors.update(read_tensors(os.path.join(folder, shard)))
     return tensors
+
+
+def with_adapter(weights, folder, name="adapter_model"):
+    """Returns the weights with those of the folder's adapter, if there is one: its matrices under peft's names, and
+    what is trained whole under the names of the base. The head's equal copy of a tied table is left out."""
+    path = os.path.join(folder, f"{name}.safetensors")
+    adapter = {key if ".lora_" in key else key.removeprefix(PEFT): tensor
+               for key, tensor in (read_tensors(path) if os.path.exists(path) else {}).items()}
+    if HEAD in adapter and HEAD not in weights and list(adapter.values()).count(adapter[HEAD]) > 1:
+        del adapter[HEAD]
+    return {**weights, **adapter}
 
 
 def write_weights(folder, tensors, dtype, shards=1):

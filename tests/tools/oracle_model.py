@@ -9,6 +9,8 @@ import math
 import torch
 import torch.nn.functional as F
 
+import oracle_files as files
+
 
 def rope_frequencies(shape, dtype):
     """Returns radians per position, one for each pair of elements of a head."""
@@ -70,9 +72,16 @@ def heads_of(x, heads):
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
+def adapted(shape, w, module, x, y):
+    """Returns y, the module's output for x, plus what its adapter makes of x, if it has one."""
+    a, b = (w.get(f"{files.PEFT}{module}.lora_{part}.weight") for part in "AB")
+    return y if a is None else y + shape.lora_scale * (x @ a.T) @ b.T
+
+
 def gpt2_layer(shape, w, at, x, seen):
     def conv1d(name, x):
-        return x @ w[f"{at}.{name}.weight"] + w[f"{at}.{name}.bias"]
+        y = x @ w[f"{at}.{name}.weight"] + w[f"{at}.{name}.bias"]
+        return adapted(shape, w, f"{at}.{name}", x, y)
 
     def norm(name, x):
         return layer_norm(x, w[f"{at}.{name}.weight"], w[f"{at}.{name}.bias"], shape.epsilon)
@@ -83,7 +92,8 @@ def gpt2_layer(shape, w, at, x, seen):
 
 def llama_layer(shape, w, at, x, seen, positions):
     def linear(name, x):
-        return F.linear(x, w[f"{at}.{name}.weight"], w.get(f"{at}.{name}.bias"))
+        y = F.linear(x, w[f"{at}.{name}.weight"], w.get(f"{at}.{name}.bias"))
+        return adapted(shape, w, f"{at}.{name}", x, y)
 
     def norm(name, x):
         return rms_norm(x, w[f"{at}.{name}.weight"], shape.epsilon)

@@ -1,11 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Hugging Face config.json says about a model: its shape, and its tensors under both names.
+"""What a Hugging Face config.json says about a model: its shape, and its tensors under both names; and what the keys
+"lora_..." of training.json say about adapters.
 
 Written from the classes of the transformers library, not from the product's reader. Each tensor of the product (named
 as for `--freeze`) consists of one or more tensors of the file: qkv has q above k above v, and the matrices of gpt2's
-layers are transposed (Conv1D).
+layers are transposed (Conv1D). Adapters have the names of peft, whose A and B are never transposed.
 """
+import math
 from dataclasses import dataclass, field
+
+import oracle_files as files
+
+LORA_INPUTS = {  # the adapters with a common input, which are stored one above the other
+    "attention.qkv": ("attention.q", "attention.k", "attention.v", "attention.qkv"),
+    "attention.output": ("attention.output",), "mlp.gate_up": ("mlp.gate", "mlp.up"), "mlp.down": ("mlp.down",)}
+LORA_MODULES = {
+    "gpt2": {"attention.qkv": "attn.c_attn", "attention.output": "attn.c_proj", "mlp.up": "mlp.c_fc",
+             "mlp.down": "mlp.c_proj"},
+    "llama": {"attention.q": "self_attn.q_proj", "attention.k": "self_attn.k_proj", "attention.v": "self_attn.v_proj",
+              "attention.output": "self_attn.o_proj", "mlp.gate": "mlp.gate_proj", "mlp.up": "mlp.up_proj",
+              "mlp.down": "mlp.down_proj"}}
 
 
 @dataclass
@@ -40,6 +54,7 @@ class Shape:
     windows: list            # for each layer; 0: none
     rope: dict = field(default_factory=dict)  # empty: learned positions
     padding: int | None = None  # the token whose row of the embedding gets no gradient as an input
+    lora_scale: float = 0.0     # the factor of adapters
 
 
 def _rope(config):
@@ -70,6 +85,13 @@ def _gpt2(config):
         positions=config["n_positions"], epsilon=config.get("layer_norm_epsilon", 1e-5),
         activation=activation[config.get("activation_function", "gelu_new")], qkv_bias=True, output_bias=True,
         mlp_bias=True, qk_norm=False, tied=config.get("tie_word_embeddings", True), windows=[0] * config["n_layer"])
+
+
+def lora_scale(training):
+    if "lora_rank" not in training:
+        return 0.0
+    rank = training["lora_rank"]
+    return training["lora_alpha"] / {"standard": rank, "rank_stabilized": math.sqrt(rank)}[training["lora_scaling"]]
 
 
 def read_shape(config):
@@ -143,6 +165,28 @@ def tensors_of(shape):
             tensors += _llama_layer(shape, f"layer.{i}", f"model.layers.{i}")
         tensors += [Tensor("head.norm.weight", {"model.norm.weight": (shape.width,)})]
     return tensors if shape.tied else tensors + [Tensor("head.head.weight", {"lm_head.weight": table})]
+
+
+def lora_module(shape, word, layer):
+    """The file's name of a matrix with an adapter, without "weight"."""
+    if shape.family == "gpt2":
+        return f"transformer.h.{layer}.{LORA_MODULES['gpt2'][word]}"
+    return f"model.layers.{layer}.{LORA_MODULES['llama'][word]}"
+
+
+def adapters_of(shape, training):
+    """The adapters that are trained, A and B of each, in the product's order."""
+    tensors, rank, on = [], training.get("lora_rank"), training.get("lora_on", ())
+    sizes = {part: size for tensor in tensors_of(shape) for part, size in tensor.parts.items()}
+    for layer in range(shape.layers):
+        for ours, words in LORA_INPUTS.items():
+            modules = [lora_module(shape, word, layer) for word in words if word in on]
+            if modules:
+                tensors += [Tensor(f"layer.{layer}.{ours}.lora_a", {
+                    f"{files.PEFT}{module}.lora_A.weight": (rank, sizes[f"{module}.weight"][1]) for module in modules}),
+                            Tensor(f"layer.{layer}.{ours}.lora_b", {
+                    f"{files.PEFT}{module}.lora_B.weight": (sizes[f"{module}.weight"][0], rank) for module in modules})]
+    return [tensor for tensor in tensors if is_trained(training["trainable"], tensor.ours)]
 
 
 def file_shape(tensor, part):

@@ -16,7 +16,7 @@ min(1, limit / (norm + 1e-6)). Then, with beta^t etc. in double:
     m = beta1 m + (1 - beta1) g        v = beta2 v + (1 - beta2) g^2
     p = p (1 - rate decay) - rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
 
-where decay is weight_decay for matrices, embedding and position tables among them, and 0 for vectors.
+where decay is weight_decay for matrices, tables and adapters among them, and 0 for vectors.
 """
 import math
 import os
@@ -115,12 +115,13 @@ class AdamW:
             p.sub_(rate * (m / (1 - beta1 ** t)) / ((v / (1 - beta2 ** t)).sqrt() + epsilon))
 
 
-def load(folder, dtype):
-    """Returns shape, tensors and weights."""
+def load(folder, training, dtype):
+    """Returns shape, tensors and weights, with adapters if there are any."""
     shape = shapes.read_shape(files.read_json(os.path.join(folder, "config.json")))
+    shape.lora_scale = shapes.lora_scale(training)
     weights = {name: torch.tensor(values, dtype=dtype).reshape(size)
-               for name, (size, values) in files.read_weights(folder).items()}
-    tensors = shapes.tensors_of(shape)
+               for name, (size, values) in files.with_adapter(files.read_weights(folder), folder).items()}
+    tensors = shapes.tensors_of(shape) + shapes.adapters_of(shape, training)
     wanted = {part: shapes.file_shape(tensor, part) for tensor in tensors for part in tensor.parts}
     assert wanted == {name: tuple(value.shape) for name, value in weights.items()}, folder
     return shape, tensors, weights
@@ -147,7 +148,7 @@ def train(folder, dtype=torch.float64, every=None):
     sequence. With held-out data ("valid" in training.json), also their loss before the first step, at regular intervals
     and at the end."""
     training = files.read_json(os.path.join(folder, "training.json"))
-    shape, tensors, weights = load(folder, dtype)
+    shape, tensors, weights = load(folder, training, dtype)
     data = Data(folder, training)
     valid = Data(folder, training, "valid") if training.get("valid") else None
     trained = [part for tensor in tensors if shapes.is_trained(training["trainable"], tensor.ours)

@@ -2,17 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the golden cases with the transformers library's own models, torch's AdamW, clipping and cross-entropy.
 
-    oracle_transformers.py [CASE ...]      in an environment with torch and transformers; no part of the tests
+    oracle_transformers.py [CASE ...]      in an environment with torch, transformers and peft; no part of the tests
 
 Every case is trained as its files say: losses, norms, gradients, weights and logits must agree to 1e-9. Last run: all
-cases agree with transformers 5.23.0 on torch 2.15.0.
+cases agree with transformers 5.24.0 and peft 0.21.2 on torch 2.15.0.
 
 transformers computes norms, softmax and rope in fp32 even if the weights are doubles. While it computes, its names for
 fp32 mean float64 here, so that the comparison is not limited by rounding.
 """
 import contextlib
 import os
+import shutil
 import sys
+import tempfile
 from unittest import mock
 
 import torch
@@ -35,13 +37,29 @@ def double_for_float():
 
 
 def load(folder):
-    """Loads the family's class from the unchanged folder."""
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float64, attn_implementation="eager", local_files_only=True)
+    """Loads the family's class from the folder's unchanged files; an adapter's files are left out."""
+    with tempfile.TemporaryDirectory() as base:
+        shutil.copytree(folder, base, dirs_exist_ok=True, ignore=shutil.ignore_patterns("adapter_*"))
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            base, dtype=torch.float64, attn_implementation="eager", local_files_only=True)
     if hasattr(model.base_model, "rotary_emb"):  # computes its frequencies again, in double
         with double_for_float():
             model.base_model.rotary_emb = type(model.base_model.rotary_emb)(model.config)
     return model.train()
+
+
+def load_adapter(model, folder):
+    """Loads the folder's adapter with peft. Returns the model, and what is trained under the names of the oracle. peft
+    trains gpt2's head together with the table only if the head is named, too."""
+    import peft
+    config = peft.PeftConfig.from_pretrained(folder)
+    config.modules_to_save += ["lm_head"] * config.ensure_weight_tying
+    model = peft.PeftModel.from_pretrained(model, folder, is_trainable=True, autocast_adapter_dtype=False,
+                                           config=config)
+    names = {name: name.replace(".default.", ".") if ".lora_" in name else
+             name.replace(".modules_to_save.default.", ".").removeprefix(files.PEFT)
+             for name, parameter in model.named_parameters() if parameter.requires_grad}
+    return model, {names[name]: parameter for name, parameter in model.named_parameters() if name in names}
 
 
 def optimizer_of(parameters, training):
@@ -66,10 +84,13 @@ def train(folder):
     shape = shapes.read_shape(files.read_json(os.path.join(folder, "config.json")))
     data = oracle_train.Data(folder, training)
     model = load(folder)
-    parameters = dict(model.named_parameters())
-    for tensor in shapes.tensors_of(shape):
-        for part in tensor.parts:
-            parameters[part].requires_grad_(shapes.is_trained(training["trainable"], tensor.ours))
+    if "lora_rank" in training:
+        model, parameters = load_adapter(model, folder)
+    else:
+        parameters = dict(model.named_parameters())
+        for tensor in shapes.tensors_of(shape):
+            for part in tensor.parts:
+                parameters[part].requires_grad_(shapes.is_trained(training["trainable"], tensor.ours))
     trained = {name: parameter for name, parameter in parameters.items() if parameter.requires_grad}
     adamw, schedule = optimizer_of(parameters, training)
     result, first = {"losses": [], "gradient_norms": [], "rates": [], "tokens": []}, None

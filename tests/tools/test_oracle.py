@@ -182,11 +182,14 @@ class Compared(unittest.TestCase):
         self.assertEqual(self.failures("gpt2", ("weights",)), 1)
 
     def test_the_products_own_names(self):
-        for case in ("gpt2-untied-odd", "qwen3-layer-types"):
+        for case in ("gpt2-untied-odd", "qwen3-layer-types", "llama-lora"):
             self.make_run(case)
             shape = shapes.read_shape(files.read_json(os.path.join(GOLDEN, case, "config.json")))
+            training = files.read_json(os.path.join(GOLDEN, case, "training.json"))
             ours, run = {}, files.read_tensors(self.path("gradients.safetensors"))
-            for tensor in shapes.tensors_of(shape):
+            for tensor in shapes.tensors_of(shape) + shapes.adapters_of(shape, training):
+                if not tensor.parts.keys() <= run.keys():
+                    continue  # frozen
                 values = []
                 for part, size in tensor.parts.items():
                     piece = run[part][1]
@@ -195,6 +198,19 @@ class Compared(unittest.TestCase):
                 ours[tensor.ours] = ((len(values),), values)
             files.write_tensors(self.path("gradients.safetensors"), ours, "F32")
             self.assertEqual(self.failures(case), 0, self.text.getvalue())
+
+    def test_an_adapters_file(self):
+        name, table = "base_model.model.transformer.h.1.mlp.c_fc.lora_B.weight", "transformer.wte.weight"
+        for changed, says, failures in ((name, name, 1), (files.PEFT + table, table, 2),
+                                        (files.PEFT + files.HEAD, files.HEAD, 1)):
+            weights = self.make_run("gpt2-lora")["weights"]
+            adapter = {n if ".lora_" in n else files.PEFT + n: value for n, value in weights.items()}
+            adapter[files.PEFT + files.HEAD] = adapter[files.PEFT + table]
+            files.write_tensors(self.path("final_adapter.safetensors"), adapter, "F32")
+            self.assertEqual(self.failures("gpt2-lora"), 0, self.text.getvalue())
+            self.change("final_adapter.safetensors", changed, lambda shape, values: (shape, [-values[0], *values[1:]]))
+            self.assertEqual(self.failures("gpt2-lora"), failures, self.text.getvalue())
+            self.assertRegex(self.text.getvalue(), rf"weights +{says} .*FAILED")
 
     def test_types_of_files(self):
         values = [0.0, -0.0, 1.0, -2.5, 2.0 ** -14, 1.0 + 2.0 ** -7]

@@ -26,6 +26,8 @@ struct golden {
     char folder[GOLDEN_PATH_MAX];
     char *text; /* contents of training.json */
     struct ah_document model;
+    struct ah_model_lora lora; /* used if the case has adapters */
+    unsigned lora_on[AH_LORA_MATRICES];
     struct test_case c;
     struct ah_schedule schedule;
     struct ah_document plan;
@@ -60,17 +62,37 @@ static inline double golden_number(const struct golden *g, const char *key)
     return strtod(golden_find(g, key), NULL);
 }
 
-static inline size_t golden_patterns(struct golden *g)
+/* Reads a list of texts, which are in the arena, and returns their number. */
+static inline size_t golden_list(struct golden *g, const char *key, const char **ret_items, size_t max)
 {
-    const char *at = golden_find(g, "trainable"), *end = strchr(at, ']');
+    const char *at = golden_find(g, key), *end = strchr(at, ']');
     size_t n = 0;
     while ((at = strchr(at, '"')) && at < end) {
         const char *close = strchr(at + 1, '"');
-        assert_true(n < TEST_PATTERNS_MAX);
-        g->c.patterns[n++] = ah_arena_strndup(&g->c.arena, at + 1, (size_t)(close - at - 1));
+        assert_true(n < max);
+        ret_items[n++] = ah_arena_strndup(&g->c.arena, at + 1, (size_t)(close - at - 1));
         at = close + 1;
     }
     return n;
+}
+
+/* Gives the model the case's adapters, if it has any. */
+static inline void golden_read_lora(struct golden *g)
+{
+    const char *words[AH_LORA_MATRICES];
+    if (!strstr(g->text, "\"lora_rank\": "))
+        return;
+    bool standard = !strncmp(golden_find(g, "lora_scaling"), "\"standard\"", 10);
+    g->lora = (struct ah_model_lora){.rank = (uint64_t)golden_number(g, "lora_rank"),
+                                     .alpha = golden_number(g, "lora_alpha"),
+                                     .scaling = standard ? AH_LORA_STANDARD : AH_LORA_RANK_STABILIZED,
+                                     .on = g->lora_on};
+    g->lora.n_on = golden_list(g, "lora_on", words, AH_LORA_MATRICES);
+    for (size_t i = 0; i < g->lora.n_on; i++)
+        while (strcmp(words[i], ah_words_lora[g->lora_on[i]]) != 0)
+            assert_true(++g->lora_on[i] < AH_LORA_MATRICES);
+    g->model.body.model->lora = &g->lora;
+    g->options.adapter = g->folder;
 }
 
 static inline void golden_read_training(struct golden *g)
@@ -149,6 +171,7 @@ static inline void golden_open_batch(struct golden *g, const char *folder, enum 
     assert_non_null(g->text);
     memcpy(g->text, text.data, text.size);
     ah_buffer_release(&text);
+    golden_read_lora(g);
     g->c.model = *g->model.body.model;
     golden_read_training(g);
     if (!batch.batch)
@@ -161,7 +184,7 @@ static inline void golden_open_batch(struct golden *g, const char *folder, enum 
                                             .dtype = dtype,
                                             .state_dtype = state_dtype,
                                             .clip = golden_number(g, "clip")},
-                  golden_patterns(g));
+                  golden_list(g, "trainable", g->c.patterns, TEST_PATTERNS_MAX));
     test_case_costs(&g->c, 100, 100, 200);
     CHECK_OK(ah_schedule_init(&g->schedule, &g->c.job, &err), err);
     golden_open_data(g);

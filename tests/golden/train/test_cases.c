@@ -4,8 +4,10 @@
  * writes its run there, for tests/tools/oracle.py --compare, and no other plans are tried (tests/tools/train_oracle.py
  * does both).
  */
+#include "runtime/model/adapter.h"
 #include "runtime/model/safetensors.h"
 #include "runtime/schedule/graph.h"
+#include "runtime/schedule/trainable.h"
 #include "tests/golden/train/case.h"
 #include "tests/support/hooked.h"
 
@@ -31,6 +33,9 @@ static const char *const names[] = {
     "qwen3",
     "qwen3-layer-types",
     "qwen3-norms-only",
+    "gpt2-lora",
+    "llama-lora",
+    "qwen3-lora",
 };
 
 static struct golden golden;
@@ -98,18 +103,37 @@ static int give(void *context, const struct ah_weights_piece *piece, float *ret_
     return AH_OK;
 }
 
-static void save(const struct golden *g, const float *of, const char *folder, const char *name)
+/* Saves the model, or what is trained of it, and renames the file. */
+static void save_as(const struct golden *g, const float *of, const uint32_t *adapter_of, const char *folder,
+                    const char *name)
 {
     char from[2 * GOLDEN_PATH_MAX], to[2 * GOLDEN_PATH_MAX];
     struct values values = {of, g};
     const struct ah_weights_source source = {give, &values};
+    const struct ah_weights_options options = {.dtype = AH_FP32, .adapter_of = adapter_of};
     struct ah_error err = {0};
-    CHECK_OK(
-        ah_weights_save(&g->c.model, &source, &(struct ah_weights_options){.dtype = AH_FP32}, folder, &err),
-        err);
-    snprintf(from, sizeof from, "%s/model.safetensors", folder);
-    snprintf(to, sizeof to, "%s/%s", folder, name);
+    CHECK_OK(ah_weights_save(&g->c.model, &source, &options, folder, &err), err);
+    snprintf(from, sizeof from, "%s/%s", folder, adapter_of ? AH_WEIGHTS_ADAPTER : "model.safetensors");
+    snprintf(to, sizeof to, "%s/%s%s.safetensors", folder, name, adapter_of ? "_adapter" : "");
     assert_int_equal(rename(from, to), 0);
+}
+
+static void find_trained(const struct golden *g, uint32_t ret_trained[TEST_BLOCKS_MAX])
+{
+    const struct ah_plan_training *training = &g->c.job.training;
+    struct ah_error err = {0};
+    CHECK_OK(ah_trainable_match(&g->c.model, training->trainable, training->n_trainable, ret_trained, &err),
+             err);
+}
+
+static void save(const struct golden *g, const float *of, const char *folder, const char *name)
+{
+    uint32_t trained[TEST_BLOCKS_MAX];
+    save_as(g, of, NULL, folder, name);
+    if (!g->c.model.lora)
+        return;
+    find_trained(g, trained);
+    save_as(g, of, trained, folder, name);
 }
 
 static void write_run(const struct golden *g, const struct golden_result *result, const char *name)
@@ -120,8 +144,8 @@ static void write_run(const struct golden *g, const struct golden_result *result
         return;
     snprintf(folder, sizeof folder, "%s/%s", runs, name);
     assert_int_equal(mkdir(folder, 0777), 0);
-    save(g, result->gradients, folder, "gradients.safetensors");
-    save(g, result->weights, folder, "final.safetensors");
+    save(g, result->gradients, folder, "gradients");
+    save(g, result->weights, folder, "final");
     write_logits(folder);
     snprintf(path, sizeof path, "%s/log.ndjson", folder);
     FILE *log = fopen(path, "w");
@@ -245,4 +269,29 @@ TEST(cases, all_plans_give_the_same_bits_in_bf16)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         run_case(names[i], AH_BF16, false, how_many(), &seed);
     expect_all_seen();
+}
+
+TEST(cases, adapters_have_the_config_that_would_be_saved)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[GOLDEN_PATH_MAX + 32];
+        uint32_t trained[TEST_BLOCKS_MAX];
+        struct ah_buffer printed = {0}, file = {0};
+        struct ah_error err = {0};
+        golden_open(&golden, names[i], AH_FP32);
+        if (golden.c.model.lora) {
+            find_trained(&golden, trained);
+            snprintf(path, sizeof path, "%s/" AH_WEIGHTS_ADAPTER_CONFIG, golden.folder);
+            CHECK_OK(ah_adapter_print(&golden.c.model, trained, NULL, &printed, &err), err);
+            CHECK_OK(ah_file_read(path, 1 << 20, &file, &err), err);
+            assert_int_equal(printed.size, file.size);
+            assert_memory_equal(printed.data, file.data, file.size);
+            ah_buffer_release(&printed);
+            ah_buffer_release(&file);
+            n++;
+        }
+        golden_close(&golden);
+    }
+    assert_true(n > 0);
 }

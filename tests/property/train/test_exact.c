@@ -261,7 +261,10 @@ TEST(exact, plans_give_the_same_bits_on_lanes_held_up)
                                                   {"gpt2-untied-odd", AH_FP32, AH_FP32, {1, 3, 2}, false},
                                                   {"llama-linear", AH_BF16, AH_FP32, {2, 2}, false},
                                                   {"gpt2", AH_FP32, AH_FP32, {1, 3}, true},
-                                                  {"qwen2", AH_BF16, AH_BF16, {0}, true}};
+                                                  {"qwen2", AH_BF16, AH_BF16, {0}, true},
+                                                  {"qwen3-lora", AH_FP32, AH_FP32, {0}, false},
+                                                  {"gpt2-lora", AH_BF16, AH_FP32, {0}, false},
+                                                  {"llama-lora", AH_BF16, AH_FP32, {0}, false}};
     uint64_t seed = check_seed(40);
     struct ah_document machine;
     load_document(&machine, "examples/machines/rtx4090-64g.json", AH_DOCUMENT_MACHINE);

@@ -84,6 +84,12 @@ static bool has_adapter(const struct ah_model *model, const char *module)
     return false;
 }
 
+/* True if the table of a tied model is trained. peft then needs both its names. */
+static bool trains_tied_table(const struct ah_model *model, const uint32_t *trained)
+{
+    return model->tied && (trained[0] & 1);
+}
+
 /* Puts the modules that are trained whole, with their full names: an ending like "norm" would name others, too. */
 static int put_modules(const struct ah_model *model, const uint32_t *trained, struct ah_buffer *out,
                        struct ah_error *err)
@@ -109,6 +115,8 @@ static int put_modules(const struct ah_model *model, const uint32_t *trained, st
             memcpy(last, name, sizeof last);
         }
     }
+    if (trains_tied_table(model, trained))
+        put_list_item(out, false, "lm_head");
     return AH_OK;
 }
 
@@ -123,7 +131,7 @@ int ah_adapter_print(const struct ah_model *model, const uint32_t *trained, cons
     ah_buffer_printf(&compact,
                      ",\"bias\":\"none\",\"ensure_weight_tying\":%s,\"fan_in_fan_out\":%s,\"inference_mode\":"
                      "true,\"layers_to_transform\":",
-                     model->tied && trained[0] ? "true" : "false",
+                     trains_tied_table(model, trained) ? "true" : "false",
                      model->family == AH_FAMILY_GPT2 ? "true" : "false");
     put_layers(model, trained, &compact);
     ah_buffer_puts(&compact, ",\"lora_alpha\":");

@@ -195,6 +195,7 @@ def make_adapter(rng, folder, shape, training, bits):
     ties = shape.tied and table in whole
     if ties:
         whole[files.HEAD] = whole[table]
+        modules.append("lm_head")
     files.write_tensors(
         os.path.join(folder, "adapter_model.safetensors"),
         {**{files.PEFT + name: value for name, value in whole.items()}, **make_weights(rng, adapters, bits)}, "F32")

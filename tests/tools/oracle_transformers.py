@@ -49,13 +49,9 @@ def load(folder):
 
 
 def load_adapter(model, folder):
-    """Loads the folder's adapter with peft. Returns the model, and what is trained under the names of the oracle. peft
-    trains gpt2's head together with the table only if the head is named, too."""
+    """Loads the folder's adapter with peft. Returns the model, and what is trained under the names of the oracle."""
     import peft
-    config = peft.PeftConfig.from_pretrained(folder)
-    config.modules_to_save += ["lm_head"] * config.ensure_weight_tying
-    model = peft.PeftModel.from_pretrained(model, folder, is_trainable=True, autocast_adapter_dtype=False,
-                                           config=config)
+    model = peft.PeftModel.from_pretrained(model, folder, is_trainable=True, autocast_adapter_dtype=False)
     names = {name: name.replace(".default.", ".") if ".lora_" in name else
              name.replace(".modules_to_save.default.", ".").removeprefix(files.PEFT)
              for name, parameter in model.named_parameters() if parameter.requires_grad}

@@ -140,7 +140,7 @@ TEST(adapter, has_a_config)
                   "  \"layers_to_transform\": [2],\n"
                   "  \"lora_alpha\": 1.5,\n"
                   "  \"lora_dropout\": 0.0,\n"
-                  "  \"modules_to_save\": [\"transformer.wte\"],\n"
+                  "  \"modules_to_save\": [\"transformer.wte\", \"lm_head\"],\n"
                   "  \"peft_type\": \"LORA\",\n"
                   "  \"r\": 2,\n"
                   "  \"target_modules\": [\"attn.c_attn\", \"attn.c_proj\", \"mlp.c_fc\", \"mlp.c_proj\"],\n"

@@ -247,14 +247,15 @@ static int read_lists(struct ah_arena *arena, const struct ah_model *model, cons
     return rc;
 }
 
-static int check_lora(const struct ah_request_options *options, struct ah_error *err)
+static int check_lora(const struct ah_request_options *options, const struct ah_model *model,
+                      struct ah_error *err)
 {
     if (options->lora && options->freeze.n)
         return ah_error_set(
             err, AH_E_USAGE,
             "'--freeze' has nothing to do with '--lora', which trains only adapters; say with "
             "'--lora-on' and '--train' what is trained");
-    if (!options->lora && (options->lora_on.n || options->train.n))
+    if (!options->lora && (options->lora_on.n || (options->train.n && !model->lora)))
         return ah_error_set(err, AH_E_USAGE, "'--%s' needs '--lora', such as '--lora rank=16,alpha=32'",
                             options->lora_on.n ? "lora-on" : "train");
     return AH_OK;
@@ -265,16 +266,16 @@ static int begin_trainable(struct ah_request *request, struct ah_arena *arena,
                            const struct ah_request_options *options, struct trainable *list,
                            struct ah_error *err)
 {
-    int rc = check_lora(options, err);
+    struct ah_model *model = request->model.body.model;
+    int rc = check_lora(options, model, err);
     if (!rc && !options->lora)
-        rc = ah_freeze_add(&list->patterns, arena, "*") ? AH_OK : ah_error_memory(err);
+        rc = ah_freeze_add(&list->patterns, arena, model->lora ? "*.lora_*" : "*") ? AH_OK
+                                                                                   : ah_error_memory(err);
     if (rc || !options->lora)
         return rc;
-    if (request->model.body.model->lora)
-        return ah_error_set(err, AH_E_USAGE, "'--lora': the model '%s' has adapters already",
-                            request->model.body.model->name);
-    rc = ah_lora_read(arena, options->lora, &options->lora_on, request->model.body.model, &list->patterns,
-                      err);
+    if (model->lora)
+        return ah_error_set(err, AH_E_USAGE, "'--lora': the model '%s' has adapters already", model->name);
+    rc = ah_lora_read(arena, options->lora, &options->lora_on, model, &list->patterns, err);
     return rc ? rc : ah_document_digest(&request->model, request->model_sha256, err);
 }
 

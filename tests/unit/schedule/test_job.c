@@ -258,3 +258,44 @@ TEST(job, refuses)
                 "'layer.99.*'");
     test_job_close(&j);
 }
+
+/* llama-2-7b: width 4096, MLP 11008, 32 heads. Adapters are the trained vector; the base is what it was, and keeps what
+ * A's gradients need: norm outputs, the MLP's product, and the ranks of x A^T. */
+TEST(job, with_adapters)
+{
+    enum { RANK = 16, TOKENS = 64 };
+    static unsigned on[] = {AH_LORA_Q, AH_LORA_V, AH_LORA_DOWN};
+    static const char *adapters[] = {"*.lora_*"}, *alone[] = {"layer.2.mlp.down.lora_b"},
+                      *some[] = {"layer.1.*.lora_*"};
+    struct ah_model_lora lora = {.rank = RANK, .alpha = 32, .on = on, .n_on = 3};
+    struct ah_plan_training how = {.batch = 1, .micro_batches = 1, .seq = TOKENS, .dtype = AH_BF16};
+    struct ah_error err = {0};
+    struct test_job j;
+    how.trainable = adapters;
+    how.n_trainable = 1;
+    test_job_model(&j, "llama-2-7b");
+    j.document.body.model->lora = &lora;
+    CHECK_OK(ah_job_init(&j.job, j.document.body.model, &how, &j.arena, &err), err);
+    const struct ah_job_group *layer = ah_job_block(&j.job, 5);
+    const uint64_t a = 2 * RANK * 4096 + RANK * 11008, b = 3 * 4096 * RANK;
+    assert_int_equal(layer->trained_parameters, a + b);
+    assert_int_equal(layer->trained_elements, a + b);
+    assert_int_equal(layer->parameters, 202383360 + a + b);
+    assert_int_equal(ah_job_block(&j.job, 0)->trained_elements, 0);
+    /* kept a token: q, k, v and attended (4 widths), their logsumexp, middle, gate and up; for A's gradients the first
+     * norm's output, the product, x A^T of q and v, and of down; statistics of both norms. `selective` repeats the first
+     * norm and the product. */
+    const uint64_t kept =
+        2 * (4 * 4096 + 4096 + 2 * 11008) + 4 * 32 + 2 * 4096 + 2 * 11008 + 2 * 3 * RANK + 4 + 4;
+    assert_int_equal(layer->saved_bytes[AH_ACTIVATIONS_KEEP], kept * TOKENS);
+    assert_int_equal(layer->saved_bytes[AH_ACTIVATIONS_SELECTIVE],
+                     (kept - 2 * 4096 - 4 - 2 * 11008) * TOKENS);
+    how.trainable = alone;
+    CHECK_FAILS(ah_job_init(&j.job, j.document.body.model, &how, &j.arena, &err), err, AH_E_USAGE,
+                "'layer.2.mlp.down.lora_b' is trained alone");
+    how.trainable = some;
+    CHECK_OK(ah_job_init(&j.job, j.document.body.model, &how, &j.arena, &err), err);
+    assert_int_equal(ah_job_block(&j.job, 2)->trained_elements, a + b);
+    assert_int_equal(ah_job_block(&j.job, 3)->trained_elements, 0);
+    test_job_close(&j);
+}

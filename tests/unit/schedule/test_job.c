@@ -265,8 +265,7 @@ TEST(job, with_adapters)
 {
     enum { RANK = 16, TOKENS = 64 };
     static unsigned on[] = {AH_LORA_Q, AH_LORA_V, AH_LORA_DOWN};
-    static const char *adapters[] = {"*.lora_*"}, *alone[] = {"layer.2.mlp.down.lora_b"},
-                      *some[] = {"layer.1.*.lora_*"};
+    static const char *adapters[] = {"*.lora_*"}, *alone[] = {"layer.2.mlp.down.lora_b"}, *some[] = {"layer.1.*.lora_*"};
     struct ah_model_lora lora = {.rank = RANK, .alpha = 32, .on = on, .n_on = 3};
     struct ah_plan_training how = {.batch = 1, .micro_batches = 1, .seq = TOKENS, .dtype = AH_BF16};
     struct ah_error err = {0};
@@ -282,9 +281,9 @@ TEST(job, with_adapters)
     assert_int_equal(layer->trained_elements, a + b);
     assert_int_equal(layer->parameters, 202383360 + a + b);
     assert_int_equal(ah_job_block(&j.job, 0)->trained_elements, 0);
-    /* kept a token: q, k, v and attended (4 widths), their logsumexp, middle, gate and up; for A's gradients the first
-     * norm's output, the product, x A^T of q and v, and of down; statistics of both norms. `selective` repeats the first
-     * norm and the product. */
+    /* kept a token: q, k, v and attended (4 widths), their logsumexp, middle, gate and up; for A's gradients the
+     * first norm's output, the product, x A^T of q and v, and of down; statistics of both norms. `selective` repeats
+     * the first norm and the product. */
     const uint64_t kept =
         2 * (4 * 4096 + 4096 + 2 * 11008) + 4 * 32 + 2 * 4096 + 2 * 11008 + 2 * 3 * RANK + 4 + 4;
     assert_int_equal(layer->saved_bytes[AH_ACTIVATIONS_KEEP], kept * TOKENS);

@@ -178,9 +178,8 @@ static bool is_unset(struct ah_cursor cursor)
 static int read_key(struct config *config, const char *key, struct ah_cursor cursor)
 {
     /* settings that must be unset, because we lack them */
-    static const char *const lacking[] = {"alpha_pattern", "bias",         "exclude_modules",
-                                          "lora_bias",     "rank_pattern", "trainable_token_indices",
-                                          "use_dora",      "use_qalora"};
+    static const char *const lacking[] = {"alpha_pattern",           "bias",     "lora_bias", "rank_pattern",
+                                          "trainable_token_indices", "use_dora", "use_qalora"};
     const char begin = ah_cursor_peek(&cursor);
     for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
         if (!strcmp(key, lacking[i]) && !is_unset(cursor))

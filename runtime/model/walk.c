@@ -57,34 +57,53 @@ static bool is_visited(const struct ah_walk *walk, uint64_t block, size_t tensor
     return (adapter ? walk->adapters : walk->base) && (!walk->trained || walk->trained[block] >> tensor & 1);
 }
 
+struct walking {
+    const struct ah_walk *walk;
+    visit_step *visit;
+    void *context;
+    bool bands;
+    struct ah_walk_step step;
+};
+
+static int visit_part(struct walking *walking, uint64_t block, const struct ah_names_part *part,
+                      uint64_t first)
+{
+    struct ah_walk_step *step = &walking->step;
+    step->part = part;
+    step->band = (struct ah_weights_piece){.block = block, .tensor = part->tensor};
+    const int rc = walking->bands ? walk_part(step, first, walking->visit, walking->context)
+                                  : walking->visit(walking->context, step);
+    step->ordinal++;
+    return rc;
+}
+
+/* Visits a part of the tensor, if the walk has it; a table perhaps twice. */
+static int visit_part_of(struct walking *walking, uint64_t block, struct ah_names_part *part,
+                         const struct ah_flat_tensor *tensor)
+{
+    const struct ah_walk *walk = walking->walk;
+    if (!is_visited(walk, block, part->tensor, tensor->tensor.adapter))
+        return AH_OK;
+    if (walk->trained && !tensor->tensor.adapter)
+        ah_names_in_adapter(part);
+    int rc = visit_part(walking, block, part, tensor->first);
+    if (rc || !is_copied(walk, block, part->tensor))
+        return rc;
+    snprintf(part->name, sizeof part->name, "%s", ah_names_head());
+    ah_names_in_adapter(part);
+    return visit_part(walking, block, part, tensor->first);
+}
+
 static int walk_steps(const struct ah_walk *walk, bool bands, visit_step *visit, void *context)
 {
-    const struct ah_model *model = walk->model;
+    struct walking walking = {.walk = walk, .visit = visit, .context = context, .bands = bands};
     struct ah_names_part parts[AH_NAMES_PARTS_MAX];
-    struct ah_walk_step step = {0};
-    bool named_head = false; /* the next part is the table, under the head's name */
     int rc = AH_OK;
-    for (uint64_t block = 0; block < ah_model_blocks(model); block++) {
-        struct ah_flat flat = ah_flat_of(model, ah_model_block_kind(model, block), 0);
-        size_t n = ah_names_parts(model, block, parts);
-        for (size_t i = 0; i < n && !rc; i++) {
-            const bool adapter = flat.tensors[parts[i].tensor].tensor.adapter;
-            if (!is_visited(walk, block, parts[i].tensor, adapter))
-                continue;
-            const bool again = !named_head && is_copied(walk, block, parts[i].tensor);
-            if (walk->trained && !adapter)
-                ah_names_in_adapter(&parts[i]);
-            step.part = &parts[i];
-            step.band = (struct ah_weights_piece){.block = block, .tensor = parts[i].tensor};
-            rc = bands ? walk_part(&step, flat.tensors[parts[i].tensor].first, visit, context)
-                       : visit(context, &step);
-            step.ordinal++;
-            named_head = again;
-            if (again) {
-                snprintf(parts[i].name, sizeof parts[i].name, "%s", ah_names_head());
-                i--;
-            }
-        }
+    for (uint64_t block = 0; block < ah_model_blocks(walk->model); block++) {
+        const struct ah_flat flat = ah_flat_of(walk->model, ah_model_block_kind(walk->model, block), 0);
+        const size_t n = ah_names_parts(walk->model, block, parts);
+        for (size_t i = 0; i < n && !rc; i++)
+            rc = visit_part_of(&walking, block, &parts[i], &flat.tensors[parts[i].tensor]);
     }
     return rc;
 }

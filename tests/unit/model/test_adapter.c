@@ -177,8 +177,7 @@ TEST(adapter, is_checked_before_it_is_loaded)
     const struct ah_model *model = document.body.model;
     check_config(model, folder,
                  "{\"peft_type\": \"LORA\", \"r\": 8, \"lora_alpha\": 8.0, \"bias\": \"none\"}", AH_OK, "");
-    check_config(model, folder, "{\"rank_pattern\": {}, \"use_dora\": false, \"exclude_modules\": null}",
-                 AH_OK, "");
+    check_config(model, folder, "{\"rank_pattern\": {}, \"use_dora\": false, \"bias\": null}", AH_OK, "");
     check_config(model, folder, "{\"r\": 16, \"use_rslora\": true}", AH_E_MISMATCH,
                  "plan with '--lora rank=16,alpha=8,scaling=rank_stabilized'");
     check_config(model, folder, "{\"use_dora\": true}", AH_E_UNSUPPORTED, "use_dora is set");

@@ -6,9 +6,9 @@
 #include "runtime/model/adapter.h"
 
 #include "base/file.h"
-#include "runtime/model/cursor_internal.h"
 #include "runtime/model/weight_names.h"
 #include "runtime/model/weights.h"
+#include "schemas/cursor.h"
 #include "schemas/json.h"
 
 #include <inttypes.h>

@@ -6,7 +6,7 @@
 #include "runtime/model/config.h"
 
 #include "base/file.h"
-#include "runtime/model/cursor_internal.h"
+#include "schemas/cursor.h"
 #include "schemas/document.h"
 #include "schemas/json.h"
 

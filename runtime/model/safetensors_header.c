@@ -8,8 +8,8 @@
  *   (2) its data range is exactly as long as its bytes, and is inside the file
  *   (3) the sorted ranges of a file's tensors cover it from the end of the header to the end of the file, without a gap
  */
-#include "runtime/model/cursor_internal.h"
 #include "runtime/model/safetensors_internal.h"
+#include "schemas/cursor.h"
 #include "schemas/document.h"
 #include "schemas/json.h"
 

@@ -6,8 +6,8 @@
  */
 #include "base/buffer.h"
 #include "base/file.h"
-#include "runtime/model/cursor_internal.h"
 #include "runtime/model/safetensors_internal.h"
+#include "schemas/cursor.h"
 #include "schemas/document.h"
 #include "schemas/json.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/buffer.h"
 #include "base/file.h"
-#include "runtime/model/cursor_internal.h"
+#include "schemas/cursor.h"
 #include "schemas/document.h"
 #include "schemas/json.h"
 

@@ -286,8 +286,10 @@ static inline void golden_choose_next(struct golden *g, uint64_t *turn)
     for (size_t block = 0; block < g->c.job.n_blocks; block++) {
         const struct ah_job_group *group = ah_job_block(&g->c.job, block);
         size_t n = ah_configs(&g->c.job, group, options);
-        g->c.configs[block] = options[turn[group->kind]++ % n];
+        g->c.configs[block] = options[(turn[group->kind] + block) % n];
     }
+    for (int kind = 0; kind <= AH_BLOCK_HEAD; kind++)
+        turn[kind]++;
 }
 
 /* Plans random configs for all blocks, and random knobs. */

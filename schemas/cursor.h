@@ -9,8 +9,8 @@
  *             ah_cursor_skip(&cursor);
  *         }
  */
-#ifndef AH_RUNTIME_MODEL_CURSOR_INTERNAL_H
-#define AH_RUNTIME_MODEL_CURSOR_INTERNAL_H
+#ifndef AH_SCHEMAS_CURSOR_H
+#define AH_SCHEMAS_CURSOR_H
 
 #include "base/arena.h"
 

@@ -2,7 +2,7 @@
  *
  * Tests the JSON cursor: texts with escapes, walks over containers, and which numbers count as whole numbers.
  */
-#include "runtime/model/cursor_internal.h"
+#include "schemas/cursor.h"
 
 #include "tests/support/check.h"
 

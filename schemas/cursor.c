@@ -2,7 +2,7 @@
  *
  * Cursor: the text is known to be valid JSON, so no function here checks it.
  */
-#include "runtime/model/cursor_internal.h"
+#include "schemas/cursor.h"
 
 #include <string.h>
 

@@ -87,8 +87,10 @@ const struct ah_verb ah_verb_merge = {
         "BASE is a folder with config.json and safetensors, ADAPTER one with adapter_config.json and "
         "adapter_model.safetensors: a checkpoint of 'run' under a plan with adapters, or what peft saved. "
         "Each "
-        "matrix with an adapter becomes W + s B A, computed in fp32 and rounded once to the dtype of the "
-        "base's file; a tensor that was trained whole is the adapter's; all others are copied. Tokenizer, "
+        "matrix with an adapter becomes W + s B A, computed in fp32 and rounded once; a file has BF16 if all "
+        "its "
+        "tensors in the base are BF16, else F32; a tensor that was trained whole is the adapter's; all "
+        "others are copied. Tokenizer, "
         "chat template and config.json are the base's.\n\nDIR appears whole or not at all. Exit status: 0 "
         "written, 6 the adapter is not one of this base.",
     .syntax = {.options = merge_table, .operands = {AH_OPERAND_FILE, "BASE ADAPTER", 2, 2, NULL}},

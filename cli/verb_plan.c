@@ -245,7 +245,7 @@ static int check_options(const struct plan_options *options, struct ah_error *er
         return ah_error_set(err, AH_E_USAGE,
                             "'--output -' and '--%s' both want standard output; give '--output' a file",
                             options->explain ? "explain" : "sweep");
-    return AH_OK;
+    return options->like ? ah_like_check_options(&options->request, err) : AH_OK;
 }
 
 static int plan_machine(struct ah_cli *cli, const struct plan_options *options,
@@ -256,7 +256,7 @@ static int plan_machine(struct ah_cli *cli, const struct plan_options *options,
     int rc = ah_request_init(&request, cli, &options->request, &err);
     if (rc)
         return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : ah_cli_fail(cli, &err);
-    rc = options->like ? ah_like_apply(&request, cli, options->like, &options->request, &err) : AH_OK;
+    rc = options->like ? ah_like_apply(&request, cli, options->like, &err) : AH_OK;
     if (rc) {
         ah_request_release(&request);
         return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : ah_cli_fail(cli, &err);

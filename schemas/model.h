@@ -113,6 +113,8 @@ struct ah_model {
 enum ah_block_kind { AH_BLOCK_EMBEDDING, AH_BLOCK_LAYER, AH_BLOCK_HEAD };
 
 enum { AH_MODEL_NO_PADDING = 268435456 /* above every token */, AH_LORA_RANK_MAX = 4096 };
+#define AH_LORA_ALPHA_MIN 1e-6
+#define AH_LORA_ALPHA_MAX 1e6
 enum { AH_MODEL_TENSORS_MAX = 24, AH_MODEL_GROUPS_MAX = 4 };
 
 struct ah_model_tensor {

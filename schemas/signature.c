@@ -111,6 +111,11 @@ bool ah_signature_differs(const struct ah_signature *a, const struct ah_signatur
     if (!field && a->run && b->run) {
         field = first_difference(&run_table, a->run, b->run);
         run = field != NULL;
+        /* the base of adapters: weights that were given, or initial ones */
+        if (!field && !a->run->base_sha256 != !b->run->base_sha256) {
+            field = ah_field_find(&run_table, "base_sha256");
+            run = true;
+        }
     }
     if (field)
         snprintf(out, AH_SIGNATURE_PATH_MAX, "%s%s", run ? "run." : "", field->name);

@@ -4,7 +4,8 @@
  * on one device kind, whatever a plan offloads, recomputes or reorders.
  *
  * A plan knows the first part; a run log and a checkpoint know all of it. Fields that are not known yet are absent and
- * agree with anything. `sums` and `tied` are always known: if absent, there is one group and one table.
+ * agree with anything. `sums`, `tied` and `run.base_sha256` are always known: if absent, there is one group, one table,
+ * and a base of initial weights.
  */
 #ifndef AH_SCHEMAS_SIGNATURE_H
 #define AH_SCHEMAS_SIGNATURE_H

@@ -16,7 +16,7 @@ struct source {
     enum ah_device_kind device;
 };
 
-static int check_options(const struct ah_request_options *given, struct ah_error *err)
+int ah_like_check_options(const struct ah_request_options *given, struct ah_error *err)
 {
     const struct {
         const char *name;
@@ -28,7 +28,9 @@ static int check_options(const struct ah_request_options *given, struct ah_error
                    {"state-dtype", given->state_dtype != NULL},
                    {"clip", given->clip.given},
                    {"freeze", given->freeze.n > 0},
-                   {"lora", given->lora != NULL}};
+                   {"lora", given->lora != NULL},
+                   {"lora-on", given->lora_on.n > 0},
+                   {"train", given->train.n > 0}};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (options[i].given)
             return ah_error_set(err, AH_E_USAGE,
@@ -141,14 +143,12 @@ static int check_source(const struct target *target, const char *path, const str
     return AH_OK;
 }
 
-static int read_training(struct ah_cli *cli, const char *path, const struct ah_request_options *given,
-                         const struct target *target, struct ah_plan_training *ret_training,
-                         struct ah_error *err)
+static int read_training(struct ah_cli *cli, const char *path, const struct target *target,
+                         struct ah_plan_training *ret_training, struct ah_error *err)
 {
     struct ah_document document;
     struct source source = {0};
-    int rc = check_options(given, err);
-    rc = rc ? rc : ah_input_load(&document, path, AH_DOCUMENT_ANY, err);
+    int rc = ah_input_load(&document, path, AH_DOCUMENT_ANY, err);
     if (rc)
         return rc;
     rc = read_source(&document, path, &cli->arena, &source, err);
@@ -159,13 +159,12 @@ static int read_training(struct ah_cli *cli, const char *path, const struct ah_r
     return rc;
 }
 
-int ah_like_apply(struct ah_request *request, struct ah_cli *cli, const char *path,
-                  const struct ah_request_options *given, struct ah_error *err)
+int ah_like_apply(struct ah_request *request, struct ah_cli *cli, const char *path, struct ah_error *err)
 {
     const struct ah_machine *machine = request->machine.body.machine;
     const struct target target = {request,   request->planner.model, request->model_sha256,
                                   "machine", machine->name,          machine->device.kind};
-    const int rc = read_training(cli, path, given, &target, &request->planner.training, err);
+    const int rc = read_training(cli, path, &target, &request->planner.training, err);
     request->planner.any_micro_batches = false;
     request->planner.training_stays = true;
     return rc;
@@ -196,7 +195,7 @@ int ah_like_apply_cluster(struct ah_request_cluster *request, struct ah_cli *cli
                                   "cluster",      planner->cluster->name, planner->cluster->device};
     const char *gpu;
     int rc = check_cluster_options(options, err);
-    rc = rc ? rc : read_training(cli, options->like, options->request, &target, &planner->training, err);
+    rc = rc ? rc : read_training(cli, options->like, &target, &planner->training, err);
     if (!rc && !ah_cluster_has(planner->cluster, planner->training.dtype, &gpu))
         rc =
             ah_error_set(err, AH_E_MISMATCH,

@@ -19,8 +19,9 @@ static int read_number(const char *key, const char *text, double *ret_value, str
 {
     char *end;
     const double value = strtod(text, &end);
-    if (!*text || *end || !(value > 0) || !isfinite(value))
-        return ah_error_set(err, AH_E_USAGE, "'--lora': %s '%s' is not a number above 0", key, text);
+    if (!*text || *end || !(value >= AH_LORA_ALPHA_MIN && value <= AH_LORA_ALPHA_MAX))
+        return ah_error_set(err, AH_E_USAGE, "'--lora': %s '%s' is not a number above 0 and up to a million",
+                            key, text);
     *ret_value = value;
     return AH_OK;
 }

@@ -8,6 +8,7 @@
 #include "cli/frame/cache.h"
 #include "cli/frame/interrupt.h"
 #include "cli/plan/lora.h"
+#include "runtime/model/adapter.h"
 #include "runtime/model/freeze.h"
 #include "runtime/schedule/trainable.h"
 #include "schemas/nearest.h"
@@ -151,7 +152,8 @@ static int read_numbers(struct ah_request *request, const struct ah_request_opti
 struct trainable {
     const char *option; /* whose patterns are added */
     struct ah_freeze_names patterns;
-    uint32_t *trained; /* room for two results of ah_trainable_match() */
+    struct ah_freeze_names adapters; /* patterns of adapters, which come last: '--train' names none */
+    uint32_t *trained;               /* room for two results of ah_trainable_match() */
 };
 
 /* Appends patterns in our names for `pattern`, in our names or Hugging Face's. AH_E_USAGE: it matches no tensor. */
@@ -268,15 +270,24 @@ static int begin_trainable(struct ah_request *request, struct ah_arena *arena,
 {
     struct ah_model *model = request->model.body.model;
     int rc = check_lora(options, model, err);
-    if (!rc && !options->lora)
-        rc = ah_freeze_add(&list->patterns, arena, model->lora ? "*.lora_*" : "*") ? AH_OK
-                                                                                   : ah_error_memory(err);
-    if (rc || !options->lora)
+    if (rc)
         return rc;
+    if (!options->lora && !model->lora)
+        return ah_freeze_add(&list->patterns, arena, "*") ? AH_OK : ah_error_memory(err);
+    if (!options->lora)
+        return ah_freeze_add(&list->adapters, arena, "*.lora_*") ? AH_OK : ah_error_memory(err);
     if (model->lora)
         return ah_error_set(err, AH_E_USAGE, "'--lora': the model '%s' has adapters already", model->name);
-    rc = ah_lora_read(arena, options->lora, &options->lora_on, model, &list->patterns, err);
+    rc = ah_lora_read(arena, options->lora, &options->lora_on, model, &list->adapters, err);
     return rc ? rc : ah_document_digest(&request->model, request->model_sha256, err);
+}
+
+static int add_adapters(struct ah_arena *arena, struct trainable *list, struct ah_error *err)
+{
+    bool added = !list->adapters.n || !list->patterns.n || ah_freeze_add(&list->patterns, arena, "!*.lora_*");
+    for (size_t i = 0; i < list->adapters.n && added; i++)
+        added = ah_freeze_add(&list->patterns, arena, list->adapters.items[i]);
+    return added ? AH_OK : ah_error_memory(err);
 }
 
 static int read_trainable(struct ah_request *request, struct ah_cli *cli,
@@ -287,9 +298,12 @@ static int read_trainable(struct ah_request *request, struct ah_cli *cli,
         .trained = ah_arena_array(&cli->arena, 2 * ah_model_blocks(model), sizeof *list.trained)};
     int rc = list.trained ? begin_trainable(request, &cli->arena, options, &list, err) : ah_error_memory(err);
     rc = rc ? rc : read_lists(&cli->arena, model, "train", &options->train, &list, err);
+    rc = rc ? rc : add_adapters(&cli->arena, &list, err);
     rc = rc ? rc : read_lists(&cli->arena, model, "freeze", &options->freeze, &list, err);
     if (!rc && ah_trainable_match(model, list.patterns.items, list.patterns.n, list.trained, NULL))
         rc = ah_error_set(err, AH_E_USAGE, "'--freeze' leaves nothing to train; freeze less");
+    if (!rc && model->lora && ah_adapter_check_trained(model, list.trained, err))
+        rc = ah_error_prefix(err, AH_E_USAGE, "'--train'");
     request->planner.training.trainable = list.patterns.items;
     request->planner.training.n_trainable = list.patterns.n;
     return rc;

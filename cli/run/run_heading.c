@@ -22,7 +22,8 @@ static void say_learning(struct ah_buffer *out, const struct ah_run *run,
         out, "learning rate %g (%s, warm-up %" PRIu64 " of %" PRIu64 " step%s), weight decay %g\n",
         settings->rate.lr, ah_run_words_schedule[settings->rate.schedule], settings->rate.warmup_steps,
         settings->steps, settings->steps == 1 ? "" : "s", settings->weight_decay);
-    if (options->weights && !(options->lr.given && options->weight_decay.given && options->warmup.given))
+    if (options->weights && !run->plan->model.lora &&
+        !(options->lr.given && options->weight_decay.given && options->warmup.given))
         ah_buffer_printf(out, "fine-tuning defaults: %s%s%s; they differ from those of fresh weights\n",
                          options->lr.given ? "" : "--lr 1e-5 (not 3e-4) ",
                          options->weight_decay.given ? "" : "--weight-decay 0 (not 0.1) ",

@@ -90,34 +90,79 @@ static bool trains_tied_table(const struct ah_model *model, const uint32_t *trai
     return model->tied && (trained[0] & 1);
 }
 
-/* Puts the modules that are trained whole, with their full names: an ending like "norm" would name others, too. */
-static int put_modules(const struct ah_model *model, const uint32_t *trained, struct ah_buffer *out,
-                       struct ah_error *err)
+/* Returns the tensors of a block that are trained whole, a bit for each. */
+static uint32_t whole_of(const struct ah_model *model, uint64_t block, uint32_t trained)
+{
+    return trained & ~(ah_model_block_kind(model, block) == AH_BLOCK_LAYER ? adapters_of(model) : 0);
+}
+
+static void cut_to_module(char *name)
+{
+    *strrchr(name, '.') = '\0';
+}
+
+/* Checks a part that is trained whole against the other parts of its module, and against adapters. */
+static int check_part(const struct ah_model *model, const struct ah_names_part *parts, size_t n, size_t i,
+                      uint32_t whole, bool adapted, struct ah_error *err)
+{
+    char module[AH_NAMES_NAME_MAX], other[AH_NAMES_NAME_MAX];
+    memcpy(module, parts[i].name, sizeof module);
+    cut_to_module(module);
+    if (adapted && has_adapter(model, module))
+        return ah_error_set(
+            err, AH_E_UNSUPPORTED,
+            "'%s' would be trained and have an adapter, too, which an adapter's files cannot say; "
+            "leave one out: '--train', '--lora-on'",
+            parts[i].name);
+    for (size_t k = 0; k < n; k++) {
+        memcpy(other, parts[k].name, sizeof other);
+        cut_to_module(other);
+        if (!strcmp(module, other) && !(whole >> parts[k].tensor & 1))
+            return ah_error_set(
+                err, AH_E_UNSUPPORTED,
+                "'%s' would be trained without '%s', but an adapter's files hold whole modules; "
+                "name both with '--train', or none",
+                parts[i].name, parts[k].name);
+    }
+    return AH_OK;
+}
+
+int ah_adapter_check_trained(const struct ah_model *model, const uint32_t *trained, struct ah_error *err)
 {
     struct ah_names_part parts[AH_NAMES_PARTS_MAX];
-    const uint32_t adapters = adapters_of(model);
+    for (uint64_t block = 0; block < ah_model_blocks(model); block++) {
+        const uint32_t whole = whole_of(model, block, trained[block]);
+        const size_t n = whole ? ah_names_parts(model, block, parts) : 0;
+        for (size_t i = 0; i < n; i++) {
+            if (!(whole >> parts[i].tensor & 1))
+                continue;
+            const int rc = check_part(model, parts, n, i, whole, trained[block] != whole, err);
+            if (rc)
+                return rc;
+        }
+    }
+    return AH_OK;
+}
+
+/* Puts the modules that are trained whole, with their full names: an ending like "norm" would name others, too. */
+static void put_modules(const struct ah_model *model, const uint32_t *trained, struct ah_buffer *out)
+{
+    struct ah_names_part parts[AH_NAMES_PARTS_MAX];
     char last[AH_NAMES_NAME_MAX] = "";
     for (uint64_t block = 0; block < ah_model_blocks(model); block++) {
-        const bool layer = ah_model_block_kind(model, block) == AH_BLOCK_LAYER;
-        const size_t n = ah_names_parts(model, block, parts);
+        const uint32_t whole = whole_of(model, block, trained[block]);
+        const size_t n = whole ? ah_names_parts(model, block, parts) : 0;
         for (size_t i = 0; i < n; i++) {
-            char *name = parts[i].name;
-            if (!((trained[block] & ~(layer ? adapters : 0)) >> parts[i].tensor & 1))
+            if (!(whole >> parts[i].tensor & 1))
                 continue;
-            *strrchr(name, '.') = '\0';
-            if (layer && has_adapter(model, name))
-                return ah_error_set(err, AH_E_UNSUPPORTED,
-                                    "'%s' is trained whole and has an adapter, too, which an adapter's files "
-                                    "cannot say; leave one out: '--train', '--lora-on' of 'plan'",
-                                    name);
-            if (strcmp(name, last) != 0)
-                put_list_item(out, !last[0], name);
-            memcpy(last, name, sizeof last);
+            cut_to_module(parts[i].name);
+            if (strcmp(parts[i].name, last) != 0)
+                put_list_item(out, !last[0], parts[i].name);
+            memcpy(last, parts[i].name, sizeof last);
         }
     }
     if (trains_tied_table(model, trained))
         put_list_item(out, false, "lm_head");
-    return AH_OK;
 }
 
 int ah_adapter_print(const struct ah_model *model, const uint32_t *trained, const char *base,
@@ -125,6 +170,9 @@ int ah_adapter_print(const struct ah_model *model, const uint32_t *trained, cons
 {
     const struct ah_model_lora *lora = model->lora;
     struct ah_buffer compact = {0};
+    int rc = ah_adapter_check_trained(model, trained, err);
+    if (rc)
+        return rc;
     ah_buffer_puts(&compact, "{\"base_model_name_or_path\":");
     if (!base || !ah_json_put_text(&compact, base))
         ah_buffer_puts(&compact, "null");
@@ -137,7 +185,7 @@ int ah_adapter_print(const struct ah_model *model, const uint32_t *trained, cons
     ah_buffer_puts(&compact, ",\"lora_alpha\":");
     ah_json_put_number(&compact, lora->alpha);
     ah_buffer_puts(&compact, ",\"lora_dropout\":0.0,\"modules_to_save\":[");
-    int rc = put_modules(model, trained, &compact, err);
+    put_modules(model, trained, &compact);
     ah_buffer_printf(&compact, "],\"peft_type\":\"LORA\",\"r\":%" PRIu64 ",\"target_modules\":", lora->rank);
     put_targets(model, &compact);
     ah_buffer_printf(&compact, ",\"task_type\":\"CAUSAL_LM\",\"use_rslora\":%s}",
@@ -174,26 +222,41 @@ static bool is_unset(struct ah_cursor cursor)
            (begin == '[' && ah_cursor_enter(&cursor, '[') && !ah_cursor_next(&cursor, ']'));
 }
 
+/* True for ways to begin that take something from the base's weights. */
+static bool changes_base(struct ah_cursor cursor)
+{
+    static const char *const ways[] = {"\"pissa", "\"olora", "\"corda", "\"loftq", "\"lora_ga"};
+    ah_cursor_peek(&cursor);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        if (!strncmp(cursor.at, ways[i], strlen(ways[i])))
+            return true;
+    return false;
+}
+
 /* Reads the value of a key that changes what an adapter computes. */
 static int read_key(struct config *config, const char *key, struct ah_cursor cursor)
 {
     /* settings that must be unset, because we lack them */
-    static const char *const lacking[] = {"alpha_pattern",           "bias",     "lora_bias", "rank_pattern",
-                                          "trainable_token_indices", "use_dora", "use_qalora"};
+    static const char *const lacking[] = {
+        "alora_invocation_tokens", "alpha_pattern", "arrow_config",      "bias",         "kasa_config",
+        "layer_replication",       "lora_bias",     "monteclora_config", "rank_pattern", "target_parameters",
+        "trainable_token_indices", "use_bdlora",    "use_dora",          "use_qalora",   "velora_config"};
     const char begin = ah_cursor_peek(&cursor);
     for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
         if (!strcmp(key, lacking[i]) && !is_unset(cursor))
             return refuse(config, key, "is set, which autohete does not support");
     if (!strcmp(key, "peft_type") && strncmp(cursor.at, "\"LORA\"", 6) != 0)
         return refuse(config, key, "is not LORA, the only kind of adapter that autohete supports");
+    if (!strcmp(key, "init_lora_weights") && changes_base(cursor))
+        return refuse(config, key,
+                      "changes the base's weights; save the adapter for the original base with "
+                      "path_initial_model_for_weight_conversion of peft");
     if (!strcmp(key, "r"))
-        config->facts.rank = strtod(cursor.at, NULL);
+        config->facts.rank = begin >= '0' && begin <= '9' ? strtod(cursor.at, NULL) : (double)NAN;
     else if (!strcmp(key, "lora_alpha"))
-        config->facts.alpha = strtod(cursor.at, NULL);
+        config->facts.alpha = begin >= '0' && begin <= '9' ? strtod(cursor.at, NULL) : (double)NAN;
     else if (!strcmp(key, "use_rslora"))
         config->facts.rank_stabilized = begin == 't';
-    else if (!strcmp(key, "fan_in_fan_out"))
-        config->facts.transposed = begin == 't';
     return AH_OK;
 }
 
@@ -229,8 +292,11 @@ int ah_adapter_read(const char *folder, struct ah_adapter_facts *ret_facts, stru
     int rc = ah_file_read(path, CONFIG_BYTES_MAX, &text, err);
     rc = rc ? rc : read_keys(&config, &text);
     struct ah_adapter_facts *facts = &config.facts;
-    if (!rc && !(facts->rank >= 1 && isfinite(facts->rank) && isfinite(facts->alpha)))
-        rc = ah_error_set(err, AH_E_DOCUMENT, "%s: r and lora_alpha must be numbers above 0", path);
+    if (!rc && !(facts->rank >= 1 && facts->rank <= AH_LORA_RANK_MAX && facts->alpha >= AH_LORA_ALPHA_MIN &&
+                 facts->alpha <= AH_LORA_ALPHA_MAX))
+        rc = ah_error_set(err, AH_E_DOCUMENT,
+                          "%s: r must be a number from 1 to %d, lora_alpha one above 0 and up to a million",
+                          path, (int)AH_LORA_RANK_MAX);
     facts->scale = facts->alpha / (facts->rank_stabilized ? sqrt(facts->rank) : facts->rank);
     if (!rc)
         *ret_facts = *facts;

@@ -16,9 +16,13 @@
 #include <limits.h>
 #include <stdbool.h>
 
+/* Checks that an adapter's files can hold what is trained: whole modules, and none that has an adapter, too.
+ * AH_E_UNSUPPORTED names the tensor. */
+int ah_adapter_check_trained(const struct ah_model *model, const uint32_t *trained, struct ah_error *err);
+
 /* Appends the adapter_config.json of a model with adapters. `trained` has a mask for each block: layers without trained
  * adapters are left out, and other trained tensors are named as modules that are trained whole. `base` (optional) is
- * the folder of the base model. AH_E_UNSUPPORTED: a matrix with an adapter is also trained whole. AH_E_MEMORY. */
+ * the folder of the base model. Errors of ah_adapter_check_trained(); AH_E_MEMORY. */
 int ah_adapter_print(const struct ah_model *model, const uint32_t *trained, const char *base,
                      struct ah_buffer *out, struct ah_error *err);
 
@@ -29,7 +33,6 @@ int ah_adapter_path(const char *folder, char ret_path[PATH_MAX], struct ah_error
 struct ah_adapter_facts {
     double rank, alpha;
     bool rank_stabilized;
-    bool transposed; /* matrices of the base lie inputs by outputs in files (fan_in_fan_out) */
     double scale;
 };
 

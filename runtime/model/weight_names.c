@@ -228,6 +228,14 @@ const char *ah_names_prefix(enum ah_family family)
     return families[family].prefix;
 }
 
+bool ah_names_is_table(enum ah_family family, const char *name)
+{
+    const char *prefix = families[family].prefix;
+    const size_t length = strlen(prefix);
+    return !strcmp(strncmp(name, prefix, length) == 0 ? name + length : name,
+                   families[family].rows[0].theirs);
+}
+
 const char *ah_names_head(void)
 {
     return head_theirs;

@@ -46,6 +46,9 @@ const char *ah_names_module(const struct ah_model *model, enum ah_lora matrix,
 /* Returns the prefix of all names except the head's: "model." or "transformer.". Files of a bare model leave it out. */
 const char *ah_names_prefix(enum ah_family family);
 
+/* True for the name of the embedding's table, with or without the prefix. */
+bool ah_names_is_table(enum ah_family family, const char *name);
+
 /* Returns the name of the head's projection, which files of a tied model may leave out. */
 const char *ah_names_head(void);
 

@@ -77,6 +77,11 @@ struct ah_weights_options {
         *adapter_of; /* (optional) as in a sink; the files are then AH_WEIGHTS_ADAPTER and its config */
 };
 
+/* The text of an error, with the file's path: an adapter that a tied model cannot have. */
+#define AH_WEIGHTS_APART                                                                                     \
+    "%s: trains the embedding and lm_head apart, which the base ties; untie the base first "                 \
+    "(tie_word_embeddings false, and a copy of the table as lm_head.weight)"
+
 /* The files of an adapter, as peft names them. An adapter is always one file. */
 #define AH_WEIGHTS_ADAPTER        "adapter_model.safetensors"
 #define AH_WEIGHTS_ADAPTER_CONFIG "adapter_config.json"

@@ -117,8 +117,17 @@ static int check_part(void *context, const struct ah_walk_step *step)
 /* Checks that the second copy of a tied model's table, if any, has the same values. Otherwise it is another model. */
 static int check_copy(const struct load *load, const struct ah_names_part *embedding)
 {
-    const struct ah_safetensors_tensor *table = find_tensor(load, embedding);
-    const struct ah_safetensors_tensor *head = ah_safetensors_find(&load->files, ah_names_head());
+    const bool adapter = load->walk.trained != NULL;
+    struct ah_names_part of_head = {0}, of_table = *embedding;
+    snprintf(of_head.name, sizeof of_head.name, "%s", ah_names_head());
+    if (adapter) {
+        ah_names_in_adapter(&of_head);
+        ah_names_in_adapter(&of_table);
+    }
+    const struct ah_safetensors_tensor *table = find_tensor(load, &of_table);
+    const struct ah_safetensors_tensor *head = ah_safetensors_find(&load->files, of_head.name);
+    if (adapter && !head != !table)
+        return ah_error_set(load->err, AH_E_MISMATCH, AH_WEIGHTS_APART, load->path);
     if (!head || !table)
         return AH_OK;
     load->used[head - load->files.tensors] = true;
@@ -137,23 +146,13 @@ static int check_copy(const struct load *load, const struct ah_names_part *embed
     return rc;
 }
 
-/* True for the table of a tied model in an adapter, under the head's name. */
-static bool is_copy(const struct load *load, const char *name)
-{
-    struct ah_names_part head;
-    snprintf(head.name, sizeof head.name, "%s", ah_names_head());
-    ah_names_in_adapter(&head);
-    return load->walk.trained && load->model->tied && !strcmp(name, head.name);
-}
-
 static int check_rest(const struct load *load)
 {
     const struct ah_safetensors_tensor *first = NULL;
     size_t others = 0;
     for (size_t i = 0; i < load->files.n_tensors; i++) {
         const struct ah_safetensors_tensor *tensor = &load->files.tensors[i];
-        if (load->used[i] || ah_names_ignorable(load->model->family, tensor->name) ||
-            is_copy(load, tensor->name))
+        if (load->used[i] || ah_names_ignorable(load->model->family, tensor->name))
             continue;
         others += first != NULL;
         first = first ? first : tensor;
@@ -178,7 +177,7 @@ static int check_files(struct load *load)
     int rc = ah_walk_parts(&load->walk, report_missing, load);
     if (!rc)
         rc = ah_walk_parts(&load->walk, check_part, load);
-    if (!rc && load->model->tied && !load->walk.trained)
+    if (!rc && load->model->tied)
         rc = check_copy(load, &parts[0]);
     return rc ? rc : check_rest(load);
 }

@@ -121,7 +121,7 @@ static int read_factors(struct merge *merge, const struct ah_safetensors_tensor 
 {
     const struct ah_safetensors_tensor *a = find_in_adapter(merge, tensor->name, ".lora_A.weight");
     const struct ah_safetensors_tensor *b = find_in_adapter(merge, tensor->name, ".lora_B.weight");
-    const bool transposed = merge->facts.transposed;
+    const bool transposed = merge->options->model->family == AH_FAMILY_GPT2;
     *ret_factors = (struct factors){0};
     if (!a && !b)
         return AH_OK;
@@ -181,7 +181,9 @@ static int write_tensor(struct merge *merge, struct ah_safetensors_writer *write
     struct factors factors;
     const struct ah_safetensors_tensor *whole = find_in_adapter(merge, tensor->name, NULL);
     int rc = read_factors(merge, tensor, &factors);
-    if (!rc && whole && whole->elements != tensor->elements)
+    if (!rc && whole &&
+        (whole->n_shape != tensor->n_shape ||
+         memcmp(whole->shape, tensor->shape, tensor->n_shape * sizeof *tensor->shape) != 0))
         rc = misfit(merge, whole, tensor->name);
     const uint64_t cols = factors.cols ? factors.cols : 1, most = merge->room / cols * cols;
     for (uint64_t at = 0; at < tensor->elements && !rc; at += most) {
@@ -334,6 +336,45 @@ static int check_used(const struct merge *merge)
     return AH_OK;
 }
 
+/* Checks that an adapter of a tied model has both copies of a trained table, and that they are equal. */
+static int check_tied(struct merge *merge)
+{
+    char head[NAME_MAX_BYTES];
+    const struct ah_safetensors_tensor *table = NULL;
+    snprintf(head, sizeof head, "base_model.model.%s", ah_names_head());
+    const struct ah_safetensors_tensor *copy = ah_safetensors_find(&merge->adapter, head);
+    for (size_t i = 0; i < merge->base.n_tensors && !table; i++)
+        if (ah_names_is_table(merge->options->model->family, merge->base.tensors[i].name))
+            table = find_in_adapter(merge, merge->base.tensors[i].name, NULL);
+    bool same = !copy == !table && (!copy || copy->elements == table->elements);
+    for (uint64_t at = 0; same && copy && at < copy->elements; at += AH_WEIGHTS_PIECE_MAX) {
+        const uint64_t left = copy->elements - at,
+                       n = left < AH_WEIGHTS_PIECE_MAX ? left : AH_WEIGHTS_PIECE_MAX;
+        int rc = ah_safetensors_read(&merge->adapter, table, at, n, merge->values, merge->err);
+        rc = rc ? rc : ah_safetensors_read(&merge->adapter, copy, at, n, merge->sums, merge->err);
+        if (rc)
+            return rc;
+        same = !memcmp(merge->values, merge->sums, n * sizeof *merge->values);
+    }
+    return same ? AH_OK
+                : ah_error_set(merge->err, AH_E_MISMATCH, AH_WEIGHTS_APART, merge->adapter.files[0].path);
+}
+
+/* Looks for all tensors of the adapter by the base's names, before anything is written. */
+static int check_names(struct merge *merge)
+{
+    if (!merge->adapter.n_tensors)
+        return ah_error_set(merge->err, AH_E_MISMATCH, "%s: has no tensors", merge->adapter.files[0].path);
+    for (size_t i = 0; i < merge->base.n_tensors; i++) {
+        const char *name = merge->base.tensors[i].name;
+        (void)find_in_adapter(merge, name, NULL);
+        (void)find_in_adapter(merge, name, ".lora_A.weight");
+        (void)find_in_adapter(merge, name, ".lora_B.weight");
+    }
+    const int rc = merge->options->model->tied ? check_tied(merge) : AH_OK;
+    return rc ? rc : check_used(merge);
+}
+
 static int open_all(struct merge *merge)
 {
     char path[PATH_MAX];
@@ -357,7 +398,7 @@ static int open_all(struct merge *merge)
     merge->values = malloc(merge->room * sizeof *merge->values);
     merge->sums = malloc(merge->room * sizeof *merge->sums);
     merge->used = calloc(merge->adapter.n_tensors + 1, sizeof *merge->used);
-    return merge->values && merge->sums && merge->used ? AH_OK : ah_error_memory(merge->err);
+    return merge->values && merge->sums && merge->used ? check_names(merge) : ah_error_memory(merge->err);
 }
 
 static int write_all(struct merge *merge)
@@ -366,7 +407,6 @@ static int write_all(struct merge *merge)
     int rc = AH_OK;
     for (size_t file = 0; file < merge->base.n_files && !rc; file++)
         rc = write_file(merge, file, &dtype);
-    rc = rc ? rc : check_used(merge);
     if (!rc && merge->base.n_files > 1)
         rc = write_index(merge);
     return rc ? rc : write_rest(merge, dtype);
@@ -401,9 +441,16 @@ static int write_folder(struct merge *merge, const char *folder)
 {
     if (faccessat(AT_FDCWD, folder, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         return ah_error_set(merge->err, AH_E_IO, "%.300s: exists already; name a new folder", folder);
-    if (snprintf(merge->folder, sizeof merge->folder, "%s.tmp", folder) >= PATH_MAX)
+    size_t length = strlen(folder);
+    while (length > 1 && folder[length - 1] == '/')
+        length--;
+    if (snprintf(merge->folder, sizeof merge->folder, "%.*s.tmp", (int)length, folder) >= PATH_MAX)
         return ah_error_set(merge->err, AH_E_IO, "%.200s: the name is too long", folder);
-    if (mkdir(merge->folder, 0777))
+    if (mkdir(merge->folder, 0777) && errno == EEXIST)
+        return ah_error_set(merge->err, AH_E_IO,
+                            "%.300s: exists already, perhaps from a merge that was killed; remove it",
+                            merge->folder);
+    if (access(merge->folder, F_OK))
         return fail_folder(merge, merge->folder, "made");
     int rc = write_all(merge);
     if (!rc && rename(merge->folder, folder))

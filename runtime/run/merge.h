@@ -6,7 +6,7 @@
  *     rc = ah_merge(&options, "merged", err);
  *
  * A matrix with an adapter becomes W + s B A, computed in fp32 and rounded once; a tensor that was trained whole is the
- * adapter's; all others are the base's. The files have the base's names, tensors and dtypes (F16 becomes F32). Nothing
+ * adapter's; all others are the base's. A file has the base's tensors, in BF16 if all of them are, else in F32. Nothing
  * is in memory but one file's table, one adapter, and a piece of a tensor.
  */
 #ifndef AH_RUN_MERGE_H

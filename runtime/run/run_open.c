@@ -267,8 +267,16 @@ static int say_what_differs(const struct ah_run *run, struct ah_error *err)
         return ah_error_set(
             err, AH_E_MISMATCH,
             "%s: was not trained on '%s'; name its data with --data, or begin a new run from its weights: "
-            "--weights %s",
-            path, run->options->data.items[0], path);
+            "--weights %s%s",
+            path, run->options->data.items[0], run->plan->model.lora ? "BASE --adapter " : "", path);
+    if (!strcmp(field, "run.base_sha256") && !before->run->base_sha256)
+        return ah_error_set(err, AH_E_MISMATCH,
+                            "%s: its adapters were trained beside initial weights; leave out --weights",
+                            path);
+    if (!strcmp(field, "run.base_sha256") && !run->options->weights)
+        return ah_error_set(err, AH_E_MISMATCH,
+                            "%s: its adapters were trained beside a base model; name it with --weights",
+                            path);
     if (!strcmp(field, "run.base_sha256"))
         return ah_error_set(err, AH_E_MISMATCH,
                             "%s: its adapters were trained beside other weights than '%s'; name their base "
@@ -279,8 +287,9 @@ static int say_what_differs(const struct ah_run *run, struct ah_error *err)
             err, AH_E_MISMATCH,
             "%s: belongs to a run of %" PRIu64 " steps, which set its learning-rate schedule, and cannot "
             "become a run of %" PRIu64 "; leave out --steps and --epochs, or begin a new run from its "
-            "weights: --weights %s",
-            path, before->run->steps, run->settings.steps, path);
+            "weights: --weights %s%s",
+            path, before->run->steps, run->settings.steps, run->plan->model.lora ? "BASE --adapter " : "",
+            path);
     return AH_E_MISMATCH;
 }
 

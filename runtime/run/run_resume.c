@@ -162,5 +162,6 @@ void ah_run_resume_write(struct ah_run *run)
     snprintf(name, sizeof name, "%s/" AH_RESUME_FILE, run->save);
     int rc = fill_resume(run) ? ah_document_save(&document, name, &err) : ah_error_memory(&err);
     if (rc)
-        ah_run_tell(run->host, AH_RUN_WARNING, "%s; --resume will ask for --data again", err.text);
+        ah_run_tell(run->host, AH_RUN_WARNING, "%s; --resume will ask again for --data%s", err.text,
+                    run->plan->model.lora ? " and for the base model, --weights" : "");
 }

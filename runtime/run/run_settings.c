@@ -183,6 +183,16 @@ static void sign(struct ah_run *run)
     run->signature.run = &run->signature_run;
 }
 
+/* Computes the identity of the base of adapters, which a resumed run finds where it was. */
+static int digest_base(struct ah_run *run, struct ah_error *err)
+{
+    const int rc = ah_safetensors_digest(run->options->weights, run->base_sha256, err);
+    return rc && run->options->resume
+               ? ah_error_prefix(err, rc,
+                                 "the base model of this run, which '--weights' names if it was moved")
+               : rc;
+}
+
 int ah_run_settle(struct ah_run *run, struct ah_error *err)
 {
     const struct ah_checkpoint *from = run->from.body.checkpoint;
@@ -208,7 +218,7 @@ int ah_run_settle(struct ah_run *run, struct ah_error *err)
     if (!rc && (!before || options->warmup.given))
         rc = check_warmup(&run->settings, err);
     if (!rc && run->plan->model.lora && options->weights)
-        rc = ah_safetensors_digest(options->weights, run->base_sha256, err);
+        rc = digest_base(run, err);
     if (!rc)
         sign(run);
     return rc;

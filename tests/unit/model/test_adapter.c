@@ -149,7 +149,12 @@ TEST(adapter, has_a_config)
                   "}\n");
     trained[3] |= 1u << 8; /* mlp.up.weight, which also has an adapter */
     CHECK_FAILS(ah_adapter_print(document.body.model, trained, NULL, &text, &err), err, AH_E_UNSUPPORTED,
-                "'transformer.h.2.mlp.c_fc' is trained whole and has an adapter, too");
+                "'transformer.h.2.mlp.c_fc.weight' would be trained and have an adapter, too");
+    trained[3] = 1; /* attention_norm.weight without its bias, which peft would save beside it */
+    CHECK_FAILS(ah_adapter_check_trained(document.body.model, trained, &err), err, AH_E_UNSUPPORTED,
+                "'transformer.h.2.ln_1.weight' would be trained without 'transformer.h.2.ln_1.bias'");
+    trained[3] = 3;
+    CHECK_OK(ah_adapter_check_trained(document.body.model, trained, &err), err);
     ah_buffer_release(&text);
     ah_document_release(&document);
 }
@@ -185,6 +190,13 @@ TEST(adapter, is_checked_before_it_is_loaded)
                  "alpha_pattern is set");
     check_config(model, folder, "{\"bias\": \"all\"}", AH_E_UNSUPPORTED, "bias is set");
     check_config(model, folder, "{\"peft_type\": \"IA3\"}", AH_E_UNSUPPORTED, "is not LORA");
+    check_config(model, folder, "{\"layer_replication\": [[0, 2]]}", AH_E_UNSUPPORTED,
+                 "layer_replication is set");
+    check_config(model, folder, "{\"init_lora_weights\": \"pissa_niter_4\"}", AH_E_UNSUPPORTED,
+                 "changes the base's weights");
+    check_config(model, folder, "{\"init_lora_weights\": \"gaussian\"}", AH_OK, "");
+    check_config(model, folder, "{\"r\": null}", AH_E_DOCUMENT, "r must be a number from 1 to 4096");
+    check_config(model, folder, "{\"lora_alpha\": 1e300}", AH_E_DOCUMENT, "lora_alpha one above 0");
     check_config(model, folder, "[]", AH_E_DOCUMENT, "is not an object");
     check_config(model, folder, "{\"r\": }", AH_E_DOCUMENT, "adapter_config.json");
     rmdir(folder);

@@ -265,7 +265,8 @@ TEST(job, with_adapters)
 {
     enum { RANK = 16, TOKENS = 64 };
     static unsigned on[] = {AH_LORA_Q, AH_LORA_V, AH_LORA_DOWN};
-    static const char *adapters[] = {"*.lora_*"}, *alone[] = {"layer.2.mlp.down.lora_b"}, *some[] = {"layer.1.*.lora_*"};
+    static const char *adapters[] = {"*.lora_*"}, *alone[] = {"layer.2.mlp.down.lora_b"},
+                      *some[] = {"layer.1.*.lora_*"};
     struct ah_model_lora lora = {.rank = RANK, .alpha = 32, .on = on, .n_on = 3};
     struct ah_plan_training how = {.batch = 1, .micro_batches = 1, .seq = TOKENS, .dtype = AH_BF16};
     struct ah_error err = {0};

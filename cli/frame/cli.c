@@ -42,8 +42,7 @@ static const struct {
      "vLLM or llama.cpp"},
     {" eval evaluate validate test ",
      "'autohete run' measures the loss on held-out data with '--valid FILE'"},
-    {" tokenize tokenise prepare preprocess ",
-     "use the separate program: autohete-tokenize INPUT... -o FOLDER --tokenizer TOKENIZER"},
+    {" tokenise prepare preprocess ", "'autohete tokenize INPUT... --model DIR -o FOLDER' makes token files"},
     {" convert ", "checkpoints need no conversion: they are Hugging Face folders"},
     {" resume ", "'autohete run plan.json --resume DIR' continues from the newest checkpoint in DIR"},
     {" bench benchmark measure ", "'autohete profile' measures a machine, 'autohete compare MODEL "

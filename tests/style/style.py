@@ -30,6 +30,7 @@ ROOMS = {
                             "runtime/device/math", "runtime/comm"],
     "runtime/schedule": ["base", "schemas", "runtime/device", "runtime/device/tile", "runtime/device/math",
                          "runtime/device/virtual"],
+    "runtime/text": ["base", "schemas"],
     "runtime/model": ["base", "schemas", "runtime/device", "runtime/schedule"],
     "runtime/comm": ["base"],
     "runtime/comm/loop": ["base", "runtime/comm"],
@@ -56,6 +57,7 @@ VENDORS = {
     r"oneapi/dnnl|dnnl": "bench/",
     r"cuda|cublas|cupti|nccl": "runtime/device/cuda/",
     r"glpk": "planner/",
+    r"pcre2|utf8proc": "runtime/text/",
     r"mpi\.h": ("runtime/comm/mpi/", "bench/bench_messages.c"),
 }
 

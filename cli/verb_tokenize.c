@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * autohete tokenize INPUT... --model DIR -o FOLDER: makes token files for 'run'.
+ */
+#include "cli/frame/emit.h"
+#include "cli/frame/interrupt.h"
+#include "cli/frame/terminal.h"
+#include "cli/verbs.h"
+#include "runtime/text/token_files.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct tokenize_options {
+    const char *model;
+    const char *output;
+    struct ah_option_real val;
+    const char *end;
+    struct ah_option_integer shard_tokens;
+};
+
+#define FIELD(name) offsetof(struct tokenize_options, name)
+
+static const struct ah_option tokenize_table[] = {
+    {"model", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(model),
+     "the model's folder with its tokenizer.json, or that file"},
+    {"output", 'o', AH_OPTION_FOLDER, "FOLDER", NULL, FIELD(output),
+     "write train-00000.bin and its companions here; made if it is missing"},
+    {"val", 0, AH_OPTION_REAL, "SHARE", NULL, FIELD(val),
+     "hold out this share of the documents, or of the end of each text, 0 to 0.5 (default 0), in "
+     "val-00000.bin"},
+    {"end", 0, AH_OPTION_TEXT, "TOKEN", NULL, FIELD(end),
+     "end each document with this token, by text or number, or with 'none' (default: the tokenizer's own)"},
+    {"shard-tokens", 0, AH_OPTION_COUNT, "N", NULL, FIELD(shard_tokens),
+     "begin another file after this many tokens (default 100M)"},
+    {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
+
+/* Tokens that end documents; the first that the tokenizer has is taken. */
+static const char *const ends[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
+
+static int find_end(const struct ah_text_tokenizer *tokenizer, const char *word, uint32_t *ret_end,
+                    struct ah_error *err)
+{
+    uint32_t end = UINT32_MAX;
+    *ret_end = UINT32_MAX;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends && !word && end == UINT32_MAX; i++)
+        end = ah_text_tokenizer_id(tokenizer, ends[i]);
+    if (word && strcmp(word, "none") != 0) {
+        const bool number = word[strspn(word, "0123456789")] == '\0';
+        end = number ? (uint32_t)strtoul(word, NULL, 10) : ah_text_tokenizer_id(tokenizer, word);
+        if (end >= ah_text_tokenizer_vocabulary(tokenizer))
+            return ah_error_set(err, AH_E_USAGE,
+                                "'--end' '%s' is no token of a vocabulary of %" PRIu64
+                                "; '--end none' adds none",
+                                word, ah_text_tokenizer_vocabulary(tokenizer));
+    }
+    *ret_end = end;
+    return AH_OK;
+}
+
+static int check_options(const struct ah_cli *cli, const struct tokenize_options *options,
+                         struct ah_error *err)
+{
+    (void)cli;
+    if (!options->model)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--model' DIR is missing: the folder with the model's tokenizer.json");
+    if (!options->output)
+        return ah_error_set(err, AH_E_USAGE, "'-o' FOLDER is missing, where the token files go");
+    if (options->val.given && options->val.value > 0.5)
+        return ah_error_set(err, AH_E_USAGE, "'--val' %g is out of range; give a share from 0 to 0.5",
+                            options->val.value);
+    if (options->shard_tokens.given && !options->shard_tokens.value)
+        return ah_error_set(err, AH_E_USAGE, "'--shard-tokens': 0 is out of range; give 1 or more");
+    return AH_OK;
+}
+
+struct tokenizing {
+    struct ah_progress progress;
+    const atomic_int *stop;
+};
+
+static bool show(void *context, uint64_t done_bytes, uint64_t all_bytes)
+{
+    struct tokenizing *tokenizing = context;
+    ah_terminal_draw(&tokenizing->progress, all_bytes ? (double)done_bytes / (double)all_bytes : 1,
+                     "tokenizing");
+    return !atomic_load(tokenizing->stop);
+}
+
+static void put_set(struct ah_cli *cli, struct ah_emit *emit, const char *name, const char *folder,
+                    const struct ah_token_files_set *set, uint64_t vocabulary)
+{
+    if (!set->tokens)
+        return;
+    if (!cli->json) {
+        ah_buffer_printf(&cli->out,
+                         "%s: %" PRIu64 " tokens, %" PRIu64 " of them learned, %" PRIu64
+                         " document%s, vocabulary %" PRIu64 ": %s/%s-*.bin\n",
+                         name, set->tokens, set->learned, set->documents, set->documents == 1 ? "" : "s",
+                         vocabulary, ah_cli_clean(cli, folder), name);
+        return;
+    }
+    ah_emit_open(emit, name, '{');
+    ah_emit_integer(emit, "tokens", set->tokens);
+    ah_emit_integer(emit, "learned", set->learned);
+    ah_emit_integer(emit, "documents", set->documents);
+    ah_emit_integer(emit, "files", set->files);
+    ah_emit_close(emit);
+}
+
+static void report(struct ah_cli *cli, const struct tokenize_options *options,
+                   const struct ah_text_tokenizer *tokenizer, const struct ah_token_files_made *made)
+{
+    struct ah_emit emit = {.out = cli->json ? &cli->out : NULL};
+    const uint64_t vocabulary = ah_text_tokenizer_vocabulary(tokenizer);
+    if (made->replaced)
+        ah_cli_tell(cli, AH_CLI_WARNING, "%" PRIu64 " place%s were not UTF-8, and became U+FFFD",
+                    made->replaced, made->replaced == 1 ? "" : "s");
+    if (made->silent)
+        ah_cli_tell(cli, AH_CLI_WARNING,
+                    "nothing is learned from %" PRIu64 " document%s, which have no completion", made->silent,
+                    made->silent == 1 ? "" : "s");
+    ah_emit_open(&emit, NULL, '{');
+    ah_emit_text(&emit, "folder", options->output);
+    ah_emit_integer(&emit, "vocabulary", vocabulary);
+    put_set(cli, &emit, "train", options->output, &made->train, vocabulary);
+    put_set(cli, &emit, "val", options->output, &made->held_out, vocabulary);
+    ah_emit_close(&emit);
+}
+
+static int tokenize(struct ah_cli *cli, const struct tokenize_options *options, struct ah_error *err)
+{
+    struct tokenizing tokenizing = {.progress = ah_terminal_progress(), .stop = ah_interrupt_catch()};
+    struct ah_text_tokenizer *tokenizer = NULL;
+    struct ah_token_files_made made;
+    int rc = ah_text_tokenizer_open(&tokenizer, options->model, err);
+    if (rc)
+        return rc;
+    struct ah_token_files_options files = {.tokenizer = tokenizer,
+                                           .inputs = cli->arguments.operands,
+                                           .n_inputs = cli->arguments.n_operands,
+                                           .folder = options->output,
+                                           .held_out = options->val.value,
+                                           .shard_tokens = options->shard_tokens.value,
+                                           .progress = show,
+                                           .context = &tokenizing};
+    rc = find_end(tokenizer, options->end, &files.end, err);
+    rc = rc ? rc : ah_token_files_make(&files, &made, err);
+    ah_terminal_erase(&tokenizing.progress);
+    if (!rc)
+        report(cli, options, tokenizer, &made);
+    ah_text_tokenizer_close(tokenizer);
+    return rc;
+}
+
+static int tokenize_run(struct ah_cli *cli, const void *given)
+{
+    const struct tokenize_options *options = given;
+    struct ah_error err = {0};
+    int rc = check_options(cli, options, &err);
+    if (rc)
+        return ah_cli_fail_usage(cli, &err);
+    rc = tokenize(cli, options, &err);
+    return rc ? ah_cli_fail(cli, &err) : 0;
+}
+
+const struct ah_verb ah_verb_tokenize = {
+    .name = "tokenize",
+    .summary = "make token files out of text or JSON",
+    .description = "An INPUT that ends in .jsonl, .ndjson or .json has a JSON object a line, or is one array "
+                   "of objects. Each is a "
+                   "document: 'text', all of which is learned; 'prompt' and 'completion', or Alpaca's "
+                   "'instruction', 'input' and "
+                   "'output', where the completion or output is learned. Any other INPUT is text and one "
+                   "document.\n\nThe "
+                   "tokenizer.json must be byte-pair encoding as GPT-2, Llama, Mistral and Qwen have it; the "
+                   "ids are those of the "
+                   "tokenizers library. Other tokenizers, and conversations, are refused by name: "
+                   "'autohete-tokenize', which needs "
+                   "Python, reads them, and packs whole examples into sequences (--align).\n\nFiles appear "
+                   "only when all are "
+                   "written.",
+    .syntax = {.options = tokenize_table, .operands = {AH_OPERAND_FILE, "INPUT", 1, 4096, NULL}},
+    .options_bytes = sizeof(struct tokenize_options),
+    .examples = {{"tokenize corpus.jsonl --model Qwen2.5-0.5B -o data --val 0.01",
+                  "token files, a hundredth held out"},
+                 {"tokenize book.txt --model llama-3-8b/tokenizer.json -o data --end none",
+                  "text, without an end"}},
+    .run = tokenize_run,
+};

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests ids against those of the tokenizers library, for the structure of each family (tests/tools/oracle_tokenizers.py
+ * makes the cases), and that other tokenizers are refused by name.
+ */
+#include "runtime/text/tokenizer.h"
+
+#include "base/file.h"
+#include "tests/support/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TEXT_MAX = 1 << 16 };
+
+static unsigned nibble(char c)
+{
+    return c <= '9' ? (unsigned)(c - '0') : (unsigned)(c - 'a' + 10);
+}
+
+/* Checks one line: the text as hexadecimal digits, and the ids. */
+static void check_line(const struct ah_text_tokenizer *tokenizer, const char *name, char *line)
+{
+    static char text[TEXT_MAX];
+    struct ah_text_ids ids = {0};
+    struct ah_error err = {0};
+    char *expected = strchr(line, ' ');
+    size_t size = 0, n = 0;
+    assert_non_null(expected);
+    for (const char *at = line; *at != ' ' && *at != '-'; at += 2)
+        text[size++] = (char)(nibble(at[0]) << 4 | nibble(at[1]));
+    CHECK_OK(ah_text_encode(tokenizer, text, size, &ids, &err), err);
+    for (char *at = expected + 1; *at >= '0' && *at <= '9'; n++) {
+        const unsigned long id = strtoul(at, &at, 10);
+        if (n >= ids.n || ids.items[n] != id)
+            fail_msg("%s: token %zu of '%.*s' is %ld, not %lu", name, n, (int)size, text,
+                     n < ids.n ? (long)ids.items[n] : -1, id);
+        at += *at == ',';
+    }
+    assert_int_equal(n, ids.n);
+    ah_text_ids_release(&ids);
+}
+
+static void check_family(const char *name, uint64_t vocabulary)
+{
+    struct ah_text_tokenizer *tokenizer;
+    struct ah_buffer cases = {0};
+    struct ah_error err = {0};
+    char path[128];
+    size_t lines = 0;
+    snprintf(path, sizeof path, "tests/golden/tokenizers/%s", name);
+    CHECK_OK(ah_text_tokenizer_open(&tokenizer, path, &err), err);
+    assert_int_equal(ah_text_tokenizer_vocabulary(tokenizer), vocabulary);
+    snprintf(path, sizeof path, "tests/golden/tokenizers/%s/cases.txt", name);
+    CHECK_OK(ah_file_read(path, 1 << 24, &cases, &err), err);
+    for (char *line = strtok(cases.data, "\n"); line; line = strtok(NULL, "\n"), lines++)
+        check_line(tokenizer, name, line);
+    assert_int_equal(lines, 151);
+    ah_buffer_release(&cases);
+    ah_text_tokenizer_close(tokenizer);
+}
+
+TEST(tokenizer, has_the_ids_of_the_library_on_bytes)
+{
+    check_family("gpt2", 700);
+    check_family("gpt2-space", 700);
+    check_family("llama3", 700);
+    check_family("qwen2", 703);
+}
+
+TEST(tokenizer, has_the_ids_of_the_library_on_letters)
+{
+    check_family("llama2", 959);
+    check_family("mistral", 959);
+    check_family("metaspace", 959);
+}
+
+#define MODEL                                                                                                \
+    "\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]}"
+
+static void expect(const char *text, int code, const char *says)
+{
+    struct ah_text_tokenizer *tokenizer = NULL;
+    struct ah_error err = {0};
+    char path[] = "/tmp/ah-tokenizer-XXXXXX";
+    const int descriptor = mkstemp(path);
+    assert_true(descriptor >= 0);
+    close(descriptor);
+    CHECK_OK(ah_file_write(path, text, strlen(text), &err), err);
+    const int rc = ah_text_tokenizer_open(&tokenizer, path, &err);
+    if (rc != code || (code && !strstr(err.text, says)))
+        fail_msg("%s: %d, '%s'", text, rc, err.text);
+    if (!rc)
+        ah_text_tokenizer_close(tokenizer);
+    remove(path);
+}
+
+TEST(tokenizer, refuses_what_it_lacks_by_name)
+{
+    expect("{" MODEL "}", AH_OK, "");
+    expect("{" MODEL ", \"normalizer\": null, \"pre_tokenizer\": null, \"added_tokens\": []}", AH_OK, "");
+    expect("{\"model\": {\"type\": \"Unigram\", \"vocab\": []}}", AH_E_UNSUPPORTED,
+           "a model of type 'Unigram'");
+    expect("{" MODEL ", \"normalizer\": {\"type\": \"BertNormalizer\"}}", AH_E_UNSUPPORTED,
+           "the normalizer 'BertNormalizer' is not supported; make the token files with 'autohete-tokenize'");
+    expect("{" MODEL ", \"pre_tokenizer\": {\"type\": \"Digits\"}}", AH_E_UNSUPPORTED,
+           "the pre-tokenizer 'Digits'");
+    expect("{" MODEL
+           ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(\"}, \"behavior\": "
+           "\"Isolated\"}}",
+           AH_E_UNSUPPORTED, "the pattern '(' is not supported");
+    expect("{" MODEL
+           ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"a\"}, \"behavior\": "
+           "\"Removed\"}}",
+           AH_E_UNSUPPORTED, "not 'Isolated'");
+    expect("{\"model\": {\"type\": \"BPE\", \"vocab\": {}, \"merges\": [], \"dropout\": 0.1}}",
+           AH_E_UNSUPPORTED, "the model's setting 'dropout'");
+}
+
+TEST(tokenizer, refuses_broken_files)
+{
+    expect("", AH_E_DOCUMENT, "");
+    expect("[]", AH_E_DOCUMENT, "has no model");
+    expect("{\"model\": {\"vocab\": {\"a\": -1}, \"merges\": []}}", AH_E_DOCUMENT, "no whole number");
+    expect("{\"model\": {\"vocab\": {\"a\": 99999999999}, \"merges\": []}}", AH_E_DOCUMENT, "beyond 2^24");
+    expect("{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": [\"a b\"]}}", AH_E_DOCUMENT,
+           "no piece of model.vocab");
+    expect("{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": [\"ab\"]}}", AH_E_DOCUMENT, "is no pair");
+    expect("{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": [[\"a\", \"a\", \"a\"]]}}", AH_E_DOCUMENT,
+           "is no pair");
+    expect("{\"model\": {\"vocab\": [], \"merges\": []}}", AH_E_DOCUMENT, "model.vocab is missing");
+    expect("{" MODEL ", \"added_tokens\": [{\"id\": 3}]}", AH_E_DOCUMENT, "no content or no id");
+    expect("{" MODEL ", \"added_tokens\": 3}", AH_E_DOCUMENT, "added_tokens is not a list");
+    expect("{" MODEL ", \"normalizer\": {\"type\": \"Sequence\"}}", AH_E_DOCUMENT, "a Sequence has no steps");
+}

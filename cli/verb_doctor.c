@@ -331,8 +331,8 @@ static void check_tokenizer(const struct doctor *doctor, struct finding *ret)
     ret->state = STATE_ABSENT;
     print_detail(
         ret->detail,
-        "the Python packages of autohete-tokenize are not installed; existing token files and byte models do "
-        "not need them");
+        "the Python packages of autohete-tokenize are not installed; 'autohete tokenize', token files and "
+        "byte models do not need them");
     print_detail(ret->fix, "autohete-tokenize --setup");
 }
 

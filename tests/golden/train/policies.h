@@ -36,6 +36,7 @@ static inline bool golden_plan_policy(struct golden *g, const struct ah_machine 
         .device_bytes = asked.device_bytes ? machine->device.reserve_bytes + asked.device_bytes : 0,
         .policy = asked.policy,
         .effort = AH_EFFORT_QUICK,
+        .no_remedies = true,
         .generator = "autohete test"};
     assert_non_null(plan);
     written.body.plan = plan;

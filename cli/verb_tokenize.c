@@ -18,10 +18,12 @@ struct tokenize_options {
     const char *output;
     struct ah_option_real val;
     const char *end;
-    struct ah_option_integer shard_tokens;
+    struct ah_option_integer shard_tokens, align;
 };
 
-#define FIELD(name) offsetof(struct tokenize_options, name)
+#define SHARD_TOKENS      100000000
+#define SHARD_TOKENS_MOST INT32_MAX
+#define FIELD(name)       offsetof(struct tokenize_options, name)
 
 static const struct ah_option tokenize_table[] = {
     {"model", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(model),
@@ -33,6 +35,8 @@ static const struct ah_option tokenize_table[] = {
      "val-00000.bin"},
     {"end", 0, AH_OPTION_TEXT, "TOKEN", NULL, FIELD(end),
      "end each document with this token, by text or number, or with 'none' (default: the tokenizer's own)"},
+    {"align", 0, AH_OPTION_COUNT, "SEQ", NULL, FIELD(align),
+     "put whole documents into sequences of SEQ tokens, the plan's --seq, and pad them"},
     {"shard-tokens", 0, AH_OPTION_COUNT, "N", NULL, FIELD(shard_tokens),
      "begin another file after this many tokens (default 100M)"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
@@ -72,8 +76,16 @@ static int check_options(const struct ah_cli *cli, const struct tokenize_options
     if (options->val.given && options->val.value > 0.5)
         return ah_error_set(err, AH_E_USAGE, "'--val' %g is out of range; give a share from 0 to 0.5",
                             options->val.value);
-    if (options->shard_tokens.given && !options->shard_tokens.value)
-        return ah_error_set(err, AH_E_USAGE, "'--shard-tokens': 0 is out of range; give 1 or more");
+    const uint64_t shard = options->shard_tokens.given ? options->shard_tokens.value : SHARD_TOKENS;
+    if (!shard || shard > SHARD_TOKENS_MOST)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--shard-tokens' %" PRIu64 " is out of range; give 1 to %" PRIu64, shard,
+                            (uint64_t)SHARD_TOKENS_MOST);
+    if (options->align.given && (options->align.value < 2 || options->align.value > shard))
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--align' %" PRIu64 " is out of range; give 2 to %" PRIu64
+                            ", the tokens of a file",
+                            options->align.value, shard);
     return AH_OK;
 }
 
@@ -90,8 +102,21 @@ static bool show(void *context, uint64_t done_bytes, uint64_t all_bytes)
     return !atomic_load(tokenizing->stop);
 }
 
-static void put_set(struct ah_cli *cli, struct ah_emit *emit, const char *name, const char *folder,
-                    const struct ah_token_files_set *set, uint64_t vocabulary)
+static void say_alignment(struct ah_cli *cli, const char *name, uint64_t seq,
+                          const struct ah_token_files_set *set)
+{
+    ah_buffer_printf(&cli->out, "%s: aligned to %" PRIu64 ": %.1f %% padding", name, seq,
+                     100 * (double)set->padding / (double)set->tokens);
+    if (set->cut || set->dropped)
+        ah_buffer_printf(
+            &cli->out,
+            "; %" PRIu64 " longer example%s cut, %" PRIu64 " dropped, %" PRIu64 " learned token%s lost",
+            set->cut, set->cut == 1 ? "" : "s", set->dropped, set->lost, set->lost == 1 ? "" : "s");
+    ah_buffer_puts(&cli->out, "\n");
+}
+
+static void put_set(struct ah_cli *cli, struct ah_emit *emit, const struct tokenize_options *options,
+                    const char *name, const struct ah_token_files_set *set, uint64_t vocabulary)
 {
     if (!set->tokens)
         return;
@@ -100,7 +125,9 @@ static void put_set(struct ah_cli *cli, struct ah_emit *emit, const char *name, 
                          "%s: %" PRIu64 " tokens, %" PRIu64 " of them learned, %" PRIu64
                          " document%s, vocabulary %" PRIu64 ": %s/%s-*.bin\n",
                          name, set->tokens, set->learned, set->documents, set->documents == 1 ? "" : "s",
-                         vocabulary, ah_cli_clean(cli, folder), name);
+                         vocabulary, ah_cli_clean(cli, options->output), name);
+        if (options->align.value)
+            say_alignment(cli, name, options->align.value, set);
         return;
     }
     ah_emit_open(emit, name, '{');
@@ -108,6 +135,12 @@ static void put_set(struct ah_cli *cli, struct ah_emit *emit, const char *name, 
     ah_emit_integer(emit, "learned", set->learned);
     ah_emit_integer(emit, "documents", set->documents);
     ah_emit_integer(emit, "files", set->files);
+    if (options->align.value) {
+        ah_emit_integer(emit, "padding", set->padding);
+        ah_emit_integer(emit, "cut", set->cut);
+        ah_emit_integer(emit, "dropped", set->dropped);
+        ah_emit_integer(emit, "lost", set->lost);
+    }
     ah_emit_close(emit);
 }
 
@@ -126,8 +159,8 @@ static void report(struct ah_cli *cli, const struct tokenize_options *options,
     ah_emit_open(&emit, NULL, '{');
     ah_emit_text(&emit, "folder", options->output);
     ah_emit_integer(&emit, "vocabulary", vocabulary);
-    put_set(cli, &emit, "train", options->output, &made->train, vocabulary);
-    put_set(cli, &emit, "val", options->output, &made->held_out, vocabulary);
+    put_set(cli, &emit, options, "train", &made->train, vocabulary);
+    put_set(cli, &emit, options, "val", &made->held_out, vocabulary);
     ah_emit_close(&emit);
 }
 
@@ -145,9 +178,11 @@ static int tokenize(struct ah_cli *cli, const struct tokenize_options *options, 
                                            .folder = options->output,
                                            .held_out = options->val.value,
                                            .shard_tokens = options->shard_tokens.value,
+                                           .align = options->align.value,
                                            .progress = show,
                                            .context = &tokenizing};
     rc = find_end(tokenizer, options->end, &files.end, err);
+    files.padding = files.end == UINT32_MAX ? 0 : files.end;
     rc = rc ? rc : ah_token_files_make(&files, &made, err);
     ah_terminal_erase(&tokenizing.progress);
     if (!rc)
@@ -170,23 +205,24 @@ static int tokenize_run(struct ah_cli *cli, const void *given)
 const struct ah_verb ah_verb_tokenize = {
     .name = "tokenize",
     .summary = "make token files out of text or JSON",
-    .description = "An INPUT that ends in .jsonl, .ndjson or .json has a JSON object a line, or is one array "
-                   "of objects. Each is a "
-                   "document: 'text', all of which is learned; 'prompt' and 'completion', or Alpaca's "
-                   "'instruction', 'input' and "
-                   "'output', where the completion or output is learned. Any other INPUT is text and one "
-                   "document.\n\nThe "
-                   "tokenizer.json must be byte-pair encoding as GPT-2, Llama, Mistral and Qwen have it; the "
-                   "ids are those of the "
-                   "tokenizers library. Other tokenizers, and conversations, are refused by name: "
-                   "'autohete-tokenize', which needs "
-                   "Python, reads them, and packs whole examples into sequences (--align).\n\nFiles appear "
-                   "only when all are "
-                   "written.",
+    .description =
+        "An INPUT that ends in .jsonl, .ndjson or .json has a JSON object a line, or is one array "
+        "of objects. Each is a document: 'text', all of which is learned; 'prompt' and "
+        "'completion', or Alpaca's 'instruction', 'input' and 'output', where the completion or "
+        "output is learned. Any other INPUT is text and one document.\n\n"
+        "With --align no answer is trained without its prompt. Text that is longer than SEQ goes on "
+        "in further sequences; a longer prompt with its completion is cut, or dropped if nothing "
+        "learned is left, and both are counted.\n\n"
+        "The tokenizer.json must be byte-pair encoding as GPT-2, Llama, Mistral and Qwen have it; "
+        "the ids are those of the tokenizers library. Other tokenizers, and conversations, are "
+        "refused by name; 'autohete-tokenize', which needs Python, reads them.\n\n"
+        "Files appear only when all are written.",
     .syntax = {.options = tokenize_table, .operands = {AH_OPERAND_FILE, "INPUT", 1, 4096, NULL}},
     .options_bytes = sizeof(struct tokenize_options),
     .examples = {{"tokenize corpus.jsonl --model Qwen2.5-0.5B -o data --val 0.01",
                   "token files, a hundredth held out"},
+                 {"tokenize answers.jsonl --model Qwen2.5-0.5B -o data --align 1024",
+                  "whole examples in sequences of 1,024 tokens"},
                  {"tokenize book.txt --model llama-3-8b/tokenizer.json -o data --end none",
                   "text, without an end"}},
     .run = tokenize_run,

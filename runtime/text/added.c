@@ -4,7 +4,7 @@
  *
  * Source: AddedVocabulary::find_matches() of huggingface/tokenizers.
  */
-#include "runtime/text/tokenizer_internal.h"
+#include "runtime/text/text_internal.h"
 
 #include <string.h>
 #include <utf8proc.h>

@@ -6,7 +6,7 @@
  *
  * Source: Word::merge_all() and BPE::merge_word() of huggingface/tokenizers.
  */
-#include "runtime/text/tokenizer_internal.h"
+#include "runtime/text/text_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

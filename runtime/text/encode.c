@@ -5,7 +5,7 @@
  *
  * Source: TokenizerImpl::encode() and AddedVocabulary::extract_and_normalize() of huggingface/tokenizers.
  */
-#include "runtime/text/tokenizer_internal.h"
+#include "runtime/text/text_internal.h"
 
 #include <stdlib.h>
 
@@ -36,7 +36,7 @@ void ah_text_ids_release(struct ah_text_ids *ids)
     *ids = (struct ah_text_ids){0};
 }
 
-/* Returns the id of a word that is a piece; AH_TEXT_NONE: it is none. Pieces of words of bytes are spelled as letters. */
+/* Returns the id of a word that is a piece; AH_TEXT_NONE: it is none. Words of bytes are spelled as letters. */
 static uint32_t id_of_word(const struct ah_text_tokenizer *tokenizer, struct ah_text_piece word)
 {
     char spelled[512];

@@ -5,7 +5,7 @@
  *
  * Source: the serialisations in huggingface/tokenizers.
  */
-#include "runtime/text/tokenizer_internal.h"
+#include "runtime/text/text_internal.h"
 
 #include "base/file.h"
 #include "schemas/cursor.h"

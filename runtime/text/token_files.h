@@ -2,17 +2,17 @@
  *
  * Token files: makes the token files of docs/data.md out of text and JSON.
  *
- *     const struct ah_token_files_options options = {.tokenizer = tokenizer, .inputs = paths, .n_inputs = n, .folder = "data"};
- *     rc = ah_token_files_make(&options, &made, err);
+ *     rc = ah_token_files_make(&(struct ah_token_files_options){.tokenizer = tokenizer, ...}, &made, err);
  *
- * An input that ends in .jsonl, .ndjson or .json has an object a line, or is one array of objects: a document each, with
+ * An input that ends in .jsonl, .ndjson or .json has an object a line, or is one array of objects. Each is a document:
  * `text`; `prompt` and `completion`; or Alpaca's `instruction`, `input` and `output`. Any other input is text, and one
- * document. Completions and outputs are learned, prompts are not. Bytes that are not UTF-8 become U+FFFD and are counted.
+ * document. Completions and outputs are learned, prompts are not. Bytes that are not UTF-8 become U+FFFD, and are
+ * counted.
  */
 #ifndef AH_RUNTIME_TEXT_TOKEN_FILES_H
 #define AH_RUNTIME_TEXT_TOKEN_FILES_H
 
-#include "runtime/text/tokenizer.h"
+#include "runtime/text/text.h"
 
 #include <stdbool.h>
 
@@ -24,6 +24,9 @@ struct ah_token_files_options {
     double held_out;       /* share of the documents, or of the end of each text: 0 to 0.5 */
     uint32_t end;          /* id that ends each document; UINT32_MAX: none */
     uint64_t shard_tokens; /* a file gets no more, unless a document is longer; 0: 100 million */
+    uint64_t align;        /* tokens of a sequence, which gets whole documents and padding; 0: no sequences */
+    uint32_t padding;      /* id that fills sequences */
+    unsigned threads;      /* that encode; 0: as many as the caller may use */
     /* (optional) called between documents, with bytes read and all bytes; returns false to stop: AH_E_INTERRUPTED */
     bool (*progress)(void *context, uint64_t done_bytes, uint64_t all_bytes);
     void *context;
@@ -31,6 +34,10 @@ struct ah_token_files_options {
 
 struct ah_token_files_set {
     uint64_t tokens, learned, documents, files;
+    /* in sequences: */
+    uint64_t padding;      /* tokens */
+    uint64_t cut, dropped; /* documents that were longer; of the dropped ones nothing learned was left */
+    uint64_t lost;         /* learned tokens that were cut off */
 };
 
 struct ah_token_files_made {
@@ -39,9 +46,10 @@ struct ah_token_files_made {
     uint64_t replaced; /* places that were not UTF-8 */
 };
 
-/* Writes FOLDER/train-00000.bin, .docs and, if something is masked, .mask; val-00000.bin and so on for what is held out.
- * Files appear only when all are written. AH_E_IO: a file cannot be read or written, or exists; AH_E_DOCUMENT names file,
- * line and what is wrong; AH_E_UNSUPPORTED: conversations; AH_E_USAGE: nothing to train on, or to hold out. */
+/* Writes FOLDER/train-00000.bin, .docs and, if something is masked, .mask; val-00000.bin and so on are held out. Files
+ * appear only when all are written. AH_E_IO: a file cannot be read or written, or exists; AH_E_DOCUMENT names file,
+ * line and what is wrong; AH_E_UNSUPPORTED: conversations; AH_E_USAGE: nothing to train on, or to hold out; AH_E_FAILED: no
+ * threads. */
 int ah_token_files_make(const struct ah_token_files_options *options, struct ah_token_files_made *ret_made,
                         struct ah_error *err);
 

@@ -3,7 +3,7 @@
  * Tests ids against those of the tokenizers library, for the structure of each family (tests/tools/oracle_tokenizers.py
  * makes the cases), and that other tokenizers are refused by name.
  */
-#include "runtime/text/tokenizer.h"
+#include "runtime/text/text.h"
 
 #include "base/file.h"
 #include "tests/support/check.h"

@@ -3,19 +3,19 @@
  * A tokenizer in memory, and the steps of encoding.
  *
  *     added.c       text -> added tokens, and the text between them
- *     normal.c      a text between them -> its normal form
- *     split.c       a normal form -> words
+ *     normal_form.c a text between them -> its normal form
+ *     words.c       a normal form -> words
  *     bpe.c         a word -> tokens
  *     encode.c      all of it
  *     read.c        tokenizer.json -> the tokenizer
- *     vocabulary.c  pieces and pairs by their hash
+ *     pieces.c      pieces and pairs by their hash
  */
-#ifndef AH_RUNTIME_TEXT_TOKENIZER_INTERNAL_H
-#define AH_RUNTIME_TEXT_TOKENIZER_INTERNAL_H
+#ifndef AH_RUNTIME_TEXT_TEXT_INTERNAL_H
+#define AH_RUNTIME_TEXT_TEXT_INTERNAL_H
 
 #include "base/arena.h"
 #include "base/buffer.h"
-#include "runtime/text/tokenizer.h"
+#include "runtime/text/text.h"
 
 #include <stdbool.h>
 
@@ -27,7 +27,7 @@ struct ah_text_piece {
     size_t size;
 };
 
-/* ---- vocabulary.c ---- */
+/* ---- pieces.c ---- */
 
 /* Pieces by their text: an open hash table of positions in `pieces`. */
 struct ah_text_vocabulary {
@@ -73,7 +73,7 @@ struct ah_text_found {
     size_t begin, end;                 /* with the spaces that it strips */
 };
 
-/* ---- split.c ---- */
+/* ---- words.c ---- */
 
 enum ah_text_split_kind { AH_TEXT_SPLIT_PATTERN, AH_TEXT_SPLIT_BYTES, AH_TEXT_SPLIT_METASPACE };
 
@@ -90,7 +90,7 @@ struct ah_text_split {
 
 enum { AH_TEXT_SPLITS_MAX = 8, AH_TEXT_NORMALS_MAX = 8 };
 
-/* ---- normal.c ---- */
+/* ---- normal_form.c ---- */
 
 enum ah_text_normal_kind { AH_TEXT_NORMAL_NFC, AH_TEXT_NORMAL_PREPEND, AH_TEXT_NORMAL_REPLACE };
 
@@ -160,7 +160,5 @@ static inline uint32_t ah_text_byte_letter(unsigned char byte)
         return byte;
     return byte <= ' ' ? 256u + byte : byte == 0xAD ? 256 + 67 : 256u + 33 + (byte - 127u);
 }
-
-bool ah_text_ids_add(struct ah_text_ids *ids, uint32_t id);
 
 #endif

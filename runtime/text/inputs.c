@@ -3,7 +3,7 @@
  * JSON is checked strictly, line by line, before it is read. The prompt of Alpaca is that of its authors (prompt.py of
  * tatsu-lab/stanford_alpaca).
  */
-#include "runtime/text/records_internal.h"
+#include "runtime/text/inputs_internal.h"
 
 #include "base/arena.h"
 #include "base/buffer.h"

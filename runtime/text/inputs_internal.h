@@ -2,8 +2,8 @@
  *
  * Records: documents of input files, as parts of text that are learned or not.
  */
-#ifndef AH_RUNTIME_TEXT_RECORDS_INTERNAL_H
-#define AH_RUNTIME_TEXT_RECORDS_INTERNAL_H
+#ifndef AH_RUNTIME_TEXT_INPUTS_INTERNAL_H
+#define AH_RUNTIME_TEXT_INPUTS_INTERNAL_H
 
 #include "base/error.h"
 

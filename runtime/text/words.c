@@ -7,7 +7,7 @@
  *
  * Source: Split, ByteLevel and Metaspace of huggingface/tokenizers.
  */
-#include "runtime/text/tokenizer_internal.h"
+#include "runtime/text/text_internal.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

@@ -2,7 +2,7 @@
  *
  * Normal forms. Steps follow each other; each reads what the one before has made.
  */
-#include "runtime/text/tokenizer_internal.h"
+#include "runtime/text/text_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

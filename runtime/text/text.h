@@ -13,11 +13,12 @@
  *
  * Text is UTF-8; the caller has checked that. An open tokenizer may be used by several threads at once.
  */
-#ifndef AH_RUNTIME_TEXT_TOKENIZER_H
-#define AH_RUNTIME_TEXT_TOKENIZER_H
+#ifndef AH_RUNTIME_TEXT_TEXT_H
+#define AH_RUNTIME_TEXT_TEXT_H
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,6 +44,8 @@ uint32_t ah_text_tokenizer_id(const struct ah_text_tokenizer *tokenizer, const c
 int ah_text_encode(const struct ah_text_tokenizer *tokenizer, const char *text, size_t size,
                    struct ah_text_ids *ids, struct ah_error *err);
 
+/* Appends an id. Returns false if there is no memory. */
+bool ah_text_ids_add(struct ah_text_ids *ids, uint32_t id);
 void ah_text_ids_release(struct ah_text_ids *ids);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * Hash tables with open addressing, at most half full.
  */
-#include "runtime/text/tokenizer_internal.h"
+#include "runtime/text/text_internal.h"
 
 #include <string.h>
 

@@ -48,8 +48,8 @@ struct ah_token_files_made {
 
 /* Writes FOLDER/train-00000.bin, .docs and, if something is masked, .mask; val-00000.bin and so on are held out. Files
  * appear only when all are written. AH_E_IO: a file cannot be read or written, or exists; AH_E_DOCUMENT names file,
- * line and what is wrong; AH_E_UNSUPPORTED: conversations; AH_E_USAGE: nothing to train on, or to hold out; AH_E_FAILED: no
- * threads. */
+ * line and what is wrong; AH_E_UNSUPPORTED: conversations; AH_E_USAGE: nothing to train on, or to hold out;
+ * AH_E_FAILED: no threads. */
 int ah_token_files_make(const struct ah_token_files_options *options, struct ah_token_files_made *ret_made,
                         struct ah_error *err);
 

@@ -63,7 +63,8 @@ struct ah_align {
 int ah_align_init(struct ah_align *align, struct ah_shards *shards, struct ah_error *err);
 
 /* Puts a document into the fullest sequence that has room for it. A longer one that is learned as a whole goes on in
- * further sequences, with its last token; any other is cut, or dropped if nothing learned is left. AH_E_IO, AH_E_MEMORY. */
+ * further sequences, with its last token; any other is cut, or dropped if nothing learned is left. AH_E_IO,
+ * AH_E_MEMORY. */
 int ah_align_add(struct ah_align *align, const struct ah_document_tokens *document, struct ah_error *err);
 
 /* Writes what is still open. AH_E_IO. */

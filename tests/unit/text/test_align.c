@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests sequences of whole documents: each document is there once, none crosses a boundary, no learned token that fits is
- * lost, and sequences are as full as a bound allows.
+ * Tests sequences of whole documents: each document is there once, none crosses a boundary, no learned token that fits
+ * is lost, and sequences are as full as a bound allows.
  */
 #include "runtime/text/token_files_internal.h"
 

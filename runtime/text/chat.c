@@ -14,6 +14,8 @@
  *     gemma                gemma-*-it, gemma-2-*-it                                    trl, llama.cpp
  *     gemma-3              gemma-3-*-it                                                trl
  *     zephyr               zephyr-7b-beta, TinyLlama-1.1B-Chat-v1.0                    alignment handbook
+ *     mistral-v1           Mistral-7B-Instruct-v0.2                                    llama.cpp, its tests
+ *     mistral-v3           Mistral-7B-Instruct-v0.3, Mistral-Large-Instruct-2407       llama.cpp, its tests
  *     mistral-nemo         Mistral-Nemo-Instruct-2407                                  llama.cpp
  *
  * trl: trl/chat_templates of huggingface/trl; llama.cpp: its models/templates, made by scripts/get_chat_template.py.
@@ -41,6 +43,7 @@
     .write = ah_chat_write_alternating, .needs_bos = true,                                                   \
     .head = {"<start_of_turn>system\n", "<start_of_turn>user\n", "<start_of_turn>model\n"},                  \
     .tail = "<end_of_turn>\n", .prompt = "<start_of_turn>model\n", .trims = true
+#define MISTRAL .write = ah_chat_write_inst, .needs_bos = true, .needs_eos = true
 
 static const struct ah_chat chats[] = {
     {.name = "llama-3",
@@ -93,11 +96,24 @@ static const struct ah_chat chats[] = {
      .turns_end_in_eos = true,
      .tail = "\n",
      .prompt = "<|assistant|>\n"},
+    {.name = "mistral-v1",
+     .digests = {"bbc58aad99454df60138be9530c9601a0adfe3d8932cda975e1f10b2410ddc51"},
+     MISTRAL,
+     .head = {NULL, " [INST] ", " "},
+     .tail = " [/INST]"},
+    {.name = "mistral-v3",
+     .digests = {"cafb64e0e9e5fd2503054b3479593fae39cbdfd52338ce8af9bb4664a8eb05bd"},
+     MISTRAL,
+     .head = {NULL, "[INST] ", " "},
+     .tail = "[/INST]",
+     .trims = true,
+     .system_comes_last = true},
     {.name = "mistral-nemo",
      .digests = {"e7deee034838db2bfc7487788a3013d8a307ab69f72f3c54a85f06fd76007d4e"},
-     .write = ah_chat_write_inst,
-     .needs_bos = true,
-     .needs_eos = true},
+     MISTRAL,
+     .head = {NULL, "[INST]", ""},
+     .tail = "[/INST]",
+     .system_comes_last = true},
 };
 enum { CHATS = sizeof chats / sizeof *chats };
 

@@ -14,9 +14,9 @@
  * too; the caller decides whether that is allowed.
  *
  * To find the bytes that an assistant said, ask for `spans`. Do not compare the text of a conversation with that of its
- * beginning, because two templates change what they wrote when a conversation goes on. 'qwen3' drops the reasoning of
- * earlier answers. 'mistral-nemo' writes the system message only if the last message is the user's, and so never when
- * the conversation ends with an answer.
+ * beginning, because some templates change what they wrote when a conversation goes on. 'qwen3' drops the reasoning of
+ * earlier answers. 'mistral-v3' and 'mistral-nemo' write the system message only if the last message is the user's, and
+ * so never when the conversation ends with an answer.
  *
  * All functions may be called by several threads at once.
  */

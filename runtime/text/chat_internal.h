@@ -45,7 +45,8 @@ struct ah_chat {
     bool turns_end_in_eos;           /* before the tail */
     bool ends_in_eos;                /* a conversation without prompt */
     bool skips_empty_system;
-    bool takes_system; /* alternating: a first system message is not refused */
+    bool takes_system;      /* alternating: a first system message is not refused */
+    bool system_comes_last; /* inst: it stands in the last message, not in the first */
 };
 
 /* Returns the template with this name; NULL if there is none. */

@@ -282,29 +282,39 @@ int ah_chat_write_alternating(const struct ah_chat_rendering *rendering)
     return AH_OK;
 }
 
-/* Mistral Nemo: the system message stands in the last message, and only if the user says that; else it is left out. */
+/* Returns whether the system's message stands in message `i`, which is the user's. */
+static bool has_system(const struct ah_chat_rendering *rendering, size_t i)
+{
+    return after_system(rendering) &&
+           (rendering->model->chat->system_comes_last ? i + 1 == rendering->n : i == 1);
+}
+
+/* Mistral: users speak at even places, others at odd ones. The system's message stands in the first or the last message
+ * of the conversation; if that is not the user's, it is left out. There is no prompt, so an answer begins right after
+ * the tail of the user's message. */
 int ah_chat_write_inst(const struct ah_chat_rendering *rendering)
 {
+    const struct ah_chat *chat = rendering->model->chat;
     const size_t first = after_system(rendering);
     put_begin(rendering);
     for (size_t i = first; i < rendering->n; i++) {
         const struct ah_chat_message *message = &rendering->messages[i];
-        if ((message->role == AH_CHAT_USER) != ((i - first) % 2 == 0))
+        const bool user = message->role == AH_CHAT_USER;
+        if (user != ((i - first) % 2 == 0))
             return refuse(rendering,
                           "roles must alternate, user and assistant, after a first system message");
         if (message->role == AH_CHAT_SYSTEM)
             return refuse(rendering, "only the first message may be the system's");
-        if (message->role == AH_CHAT_USER)
-            put(rendering, "[INST]");
+        put(rendering, user ? chat->head[AH_CHAT_USER] : "");
         const size_t begin = rendering->out->size;
-        if (first && message->role == AH_CHAT_USER && i + 1 == rendering->n) {
+        put(rendering, user ? "" : chat->head[AH_CHAT_ASSISTANT]);
+        if (user && has_system(rendering, i)) {
             put_piece(rendering, text_of(&rendering->messages[0]));
             put(rendering, "\n\n");
         }
-        put_piece(rendering, text_of(message));
-        put(rendering, message->role == AH_CHAT_USER ? "[/INST]" : rendering->model->eos);
+        put_piece(rendering, chat->trims && !user ? strip(text_of(message)) : text_of(message));
+        put(rendering, user ? chat->tail : rendering->model->eos);
         keep_span(rendering, i, begin);
     }
-    put_end(rendering);
     return AH_OK;
 }

@@ -158,6 +158,8 @@ TEST(chat, renders_other_families_as_transformers_does)
     check_golden("gemma");
     check_golden("gemma-3");
     check_golden("zephyr");
+    check_golden("mistral-v1");
+    check_golden("mistral-v3");
     check_golden("mistral-nemo");
 }
 
@@ -198,6 +200,8 @@ TEST(chat, knows_where_each_message_stands)
     check_span("gemma-3", &talk, 0, "");
     check_span("gemma-3", &talk, 1, "S\n\none<end_of_turn>\n");
     check_span("zephyr", &talk, 3, "two<eos>\n");
+    check_span("mistral-v1", &talk, 1, "S\n\n one  [/INST]");
+    check_span("mistral-v3", &talk, 4, " <think>y</think>B<eos>");
     check_span("mistral-nemo", &talk, 1, " one [/INST]");
     check_span("mistral-nemo", &talk, 2, "<think>x</think>A<eos>");
 }
@@ -388,7 +392,8 @@ TEST(chat, needs_the_special_tokens_that_it_writes)
 
 TEST(chat, survives_any_bytes)
 {
-    static const char *const names[] = {"llama-3", "llama-3.1", "qwen3", "phi-3.5", "gemma-3", "zephyr"};
+    static const char *const names[] = {"llama-3", "llama-3.1", "qwen3",     "phi-3.5",
+                                        "gemma-3", "zephyr",    "mistral-v3"};
     static const char *const parts[] = {"\n",       "</think>", "<think>", "\xC2", "\x85",
                                         "\xE2\x80", "\xA8",     "\x80",    "\xE3", " ",
                                         "\xF0\x9F", "x",        "</think", "\xFF"};

@@ -4,7 +4,7 @@
  * Jinja's filter 'trim' calls it.
  */
 #include "runtime/text/chat_internal.h"
-#include "runtime/text/tokenizer_internal.h"
+#include "runtime/text/text_internal.h"
 
 #include <string.h>
 

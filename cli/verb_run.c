@@ -525,7 +525,7 @@ const struct ah_verb ah_verb_run = {
         "Trains the plan's model on the plan's device: uses exactly the memory that the plan gives, and "
         "overlaps compute, copies and the host's updates in the plan's order. Losses and weights depend only "
         "on model, training, data and seed, bit for bit, whatever the plan offloads or recomputes.\n\nData "
-        "are token files as written by autohete-tokenize, llm.c or nanoGPT; plain text works only for a "
+        "are token files as written by autohete tokenize, llm.c or nanoGPT; plain text works only for a "
         "model with a vocabulary of 256, where bytes are tokens. Weights come from a Hugging Face folder or "
         "are fresh; checkpoints use the same names.\n\nAll ranks of a cluster plan run together: '--local' "
         "runs them as threads of this process, '--hosts FILE' starts a process for each, and so does 'mpirun "

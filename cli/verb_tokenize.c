@@ -10,20 +10,26 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct tokenize_options {
     const char *model;
     const char *output;
     struct ah_option_real val;
-    const char *end;
+    const char *end, *loss, *date;
     struct ah_option_integer shard_tokens, align;
 };
 
+enum { DATE_MAX = 32 };
 #define SHARD_TOKENS      100000000
 #define SHARD_TOKENS_MOST INT32_MAX
 #define FIELD(name)       offsetof(struct tokenize_options, name)
+
+/* In the order of ah_chat_loss. */
+static const char *const losses[] = {"completion", "last", "all", NULL};
 
 static const struct ah_option tokenize_table[] = {
     {"model", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(model),
@@ -35,6 +41,11 @@ static const struct ah_option tokenize_table[] = {
      "val-00000.bin"},
     {"end", 0, AH_OPTION_TEXT, "TOKEN", NULL, FIELD(end),
      "end each document with this token, by text or number, or with 'none' (default: the tokenizer's own)"},
+    {"loss", 0, AH_OPTION_WORD, "WORD", losses, FIELD(loss),
+     "learn this of a conversation: what the assistant says (completion), its last answer, or all (default "
+     "completion)"},
+    {"date", 0, AH_OPTION_TEXT, "DATE", NULL, FIELD(date),
+     "the day that a chat template writes, as '26 Jul 2024' (default: today)"},
     {"align", 0, AH_OPTION_COUNT, "SEQ", NULL, FIELD(align),
      "put whole documents into sequences of SEQ tokens, the plan's --seq, and pad them"},
     {"shard-tokens", 0, AH_OPTION_COUNT, "N", NULL, FIELD(shard_tokens),
@@ -144,34 +155,86 @@ static void put_set(struct ah_cli *cli, struct ah_emit *emit, const struct token
     ah_emit_close(emit);
 }
 
+/* Says what of conversations was unusual. */
+static void report_chats(struct ah_cli *cli, struct ah_emit *emit, const struct ah_token_files_options *files,
+                         const struct ah_chat_counts *chats)
+{
+    if (!chats->conversations)
+        return;
+    const char *name = ah_chat_name(files->chat->chat);
+    const char *date = ah_chat_has_date(files->chat->chat) ? files->date : NULL;
+    ah_emit_text(emit, "chat_template", name);
+    if (date)
+        ah_emit_text(emit, "date", date);
+    ah_emit_integer(emit, "conversations", chats->conversations);
+    ah_emit_integer(emit, "split", chats->split);
+    if (!cli->json)
+        ah_buffer_printf(&cli->out, "%" PRIu64 " conversation%s, with the chat template '%s'%s%s\n",
+                         chats->conversations, chats->conversations == 1 ? "" : "s", name,
+                         date ? " and the date " : "", date ? date : "");
+    if (chats->split && !cli->json)
+        ah_buffer_printf(&cli->out,
+                         "%" PRIu64 " of them became a document for each answer, because the template writes "
+                         "earlier answers differently\n",
+                         chats->split);
+    if (chats->special)
+        ah_cli_tell(cli, AH_CLI_WARNING,
+                    "%" PRIu64 " message%s the text of a special token, which is read as that token",
+                    chats->special, chats->special == 1 ? " contains" : "s contain");
+    if (chats->apart)
+        ah_cli_tell(cli, AH_CLI_WARNING,
+                    "%" PRIu64
+                    " conversation%s an answer that begins within a token of the whole text; prompt "
+                    "and answer were encoded apart, as when the model answers",
+                    chats->apart, chats->apart == 1 ? " has" : "s have");
+}
+
 static void report(struct ah_cli *cli, const struct tokenize_options *options,
-                   const struct ah_text_tokenizer *tokenizer, const struct ah_token_files_made *made)
+                   const struct ah_token_files_options *files, const struct ah_token_files_made *made)
 {
     struct ah_emit emit = {.out = cli->json ? &cli->out : NULL};
-    const uint64_t vocabulary = ah_text_tokenizer_vocabulary(tokenizer);
+    const uint64_t vocabulary = ah_text_tokenizer_vocabulary(files->tokenizer);
     if (made->replaced)
         ah_cli_tell(cli, AH_CLI_WARNING, "%" PRIu64 " place%s were not UTF-8, and became U+FFFD",
                     made->replaced, made->replaced == 1 ? "" : "s");
     if (made->silent)
         ah_cli_tell(cli, AH_CLI_WARNING,
-                    "nothing is learned from %" PRIu64 " document%s, which have no completion", made->silent,
-                    made->silent == 1 ? "" : "s");
+                    "nothing is learned from %" PRIu64
+                    " document%s: without a completion, or without an answer",
+                    made->silent, made->silent == 1 ? "" : "s");
     ah_emit_open(&emit, NULL, '{');
     ah_emit_text(&emit, "folder", options->output);
     ah_emit_integer(&emit, "vocabulary", vocabulary);
+    report_chats(cli, &emit, files, &made->chats);
     put_set(cli, &emit, options, "train", &made->train, vocabulary);
     put_set(cli, &emit, options, "val", &made->held_out, vocabulary);
     ah_emit_close(&emit);
+}
+
+/* Writes today as templates do: "26 Jul 2024". */
+static void write_today(char ret_date[DATE_MAX])
+{
+    static const char months[][4] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                     "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+    const time_t now = time(NULL);
+    struct tm today = {0};
+    localtime_r(&now, &today);
+    snprintf(ret_date, DATE_MAX, "%02d %s %d", today.tm_mday, months[today.tm_mon], today.tm_year + 1900);
 }
 
 static int tokenize(struct ah_cli *cli, const struct tokenize_options *options, struct ah_error *err)
 {
     struct tokenizing tokenizing = {.progress = ah_terminal_progress(), .stop = ah_interrupt_catch()};
     struct ah_text_tokenizer *tokenizer = NULL;
+    struct ah_chat_model *chat = NULL;
+    struct ah_error no_chat = {0};
     struct ah_token_files_made made;
+    char today[DATE_MAX];
     int rc = ah_text_tokenizer_open(&tokenizer, options->model, err);
     if (rc)
         return rc;
+    write_today(today);
+    (void)ah_chat_open(&chat, options->model, &no_chat); /* an error only if there is a conversation */
     struct ah_token_files_options files = {.tokenizer = tokenizer,
                                            .inputs = cli->arguments.operands,
                                            .n_inputs = cli->arguments.n_operands,
@@ -179,14 +242,21 @@ static int tokenize(struct ah_cli *cli, const struct tokenize_options *options, 
                                            .held_out = options->val.value,
                                            .shard_tokens = options->shard_tokens.value,
                                            .align = options->align.value,
+                                           .chat = chat,
+                                           .no_chat = no_chat.text,
+                                           .date = options->date ? options->date : today,
                                            .progress = show,
                                            .context = &tokenizing};
+    for (int i = 0; options->loss && losses[i]; i++)
+        if (!strcmp(options->loss, losses[i]))
+            files.loss = (enum ah_chat_loss)i;
     rc = find_end(tokenizer, options->end, &files.end, err);
     files.padding = files.end == UINT32_MAX ? 0 : files.end;
     rc = rc ? rc : ah_token_files_make(&files, &made, err);
     ah_terminal_erase(&tokenizing.progress);
     if (!rc)
-        report(cli, options, tokenizer, &made);
+        report(cli, options, &files, &made);
+    ah_chat_close(chat);
     ah_text_tokenizer_close(tokenizer);
     return rc;
 }
@@ -209,18 +279,24 @@ const struct ah_verb ah_verb_tokenize = {
         "An INPUT that ends in .jsonl, .ndjson or .json has a JSON object a line, or is one array "
         "of objects. Each is a document: 'text', all of which is learned; 'prompt' and "
         "'completion', or Alpaca's 'instruction', 'input' and 'output', where the completion or "
-        "output is learned. Any other INPUT is text and one document.\n\n"
+        "output is learned; 'messages' of 'role' and 'content', or ShareGPT's 'conversations' of "
+        "'from' and 'value', where what the assistant says is learned, with the end of its turn. Any "
+        "other INPUT is text and one document.\n\n"
+        "Conversations are written as the model's chat template does. There is no Jinja here: known "
+        "templates are found by their digest, and others are refused.\n\n"
         "With --align no answer is trained without its prompt. Text that is longer than SEQ goes on "
         "in further sequences; a longer prompt with its completion is cut, or dropped if nothing "
         "learned is left, and both are counted.\n\n"
         "The tokenizer.json must be byte-pair encoding as GPT-2, Llama, Mistral and Qwen have it; "
-        "the ids are those of the tokenizers library. Other tokenizers, and conversations, are "
-        "refused by name; 'autohete-tokenize', which needs Python, reads them.\n\n"
+        "the ids are those of the tokenizers library. Other tokenizers are refused by name; "
+        "'autohete-tokenize', which needs Python, reads them, and applies any chat template.\n\n"
         "Files appear only when all are written.",
     .syntax = {.options = tokenize_table, .operands = {AH_OPERAND_FILE, "INPUT", 1, 4096, NULL}},
     .options_bytes = sizeof(struct tokenize_options),
     .examples = {{"tokenize corpus.jsonl --model Qwen2.5-0.5B -o data --val 0.01",
                   "token files, a hundredth held out"},
+                 {"tokenize chats.jsonl --model Qwen2.5-0.5B-Instruct -o data --align 1024",
+                  "conversations, with the model's chat template"},
                  {"tokenize answers.jsonl --model Qwen2.5-0.5B -o data --align 1024",
                   "whole examples in sequences of 1,024 tokens"},
                  {"tokenize book.txt --model llama-3-8b/tokenizer.json -o data --end none",

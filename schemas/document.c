@@ -108,12 +108,12 @@ static int find_kind(struct reading *reading, const cJSON *tree, enum ah_documen
 {
     if (!cJSON_IsObject(tree))
         return shape_fail(reading, "the document is not a JSON object; if this is data, convert it to token "
-                                   "files with 'autohete-tokenize'");
+                                   "files with 'autohete tokenize'");
     const cJSON *word = cJSON_GetObjectItemCaseSensitive(tree, "kind");
     if (!word)
         return shape_fail(reading,
                           "kind: is missing; a document needs its kind, a Hugging Face config its "
-                          "model_type; if this is data, convert it to token files with 'autohete-tokenize'");
+                          "model_type; if this is data, convert it to token files with 'autohete tokenize'");
     enum ah_document_kind kind =
         cJSON_IsString(word) ? ah_document_kind_of(word->valuestring) : AH_DOCUMENT_ANY;
     if (kind == AH_DOCUMENT_ANY)

@@ -2,6 +2,7 @@
  *
  * The table of known templates, whose texts were read from public places:
  *
+ *     chatml               examples/chat/chatml.jinja, for base models                  here
  *     llama-3              Meta-Llama-3-*-Instruct                                     trl
  *     llama-3.1            Llama-3.1-*-Instruct, Llama-3.3-70B-Instruct                trl, llama.cpp
  *     llama-3.2            Llama-3.2-*-Instruct                                        trl, llama.cpp
@@ -46,6 +47,10 @@
 #define MISTRAL .write = ah_chat_write_inst, .needs_bos = true, .needs_eos = true
 
 static const struct ah_chat chats[] = {
+    {.name = "chatml",
+     .digests = {"c2c8cbd97c032563ae696aaf79e94f3e285d513c774c13027b9714a0bc35f1fc"},
+     .write = ah_chat_write_turns,
+     CHATML},
     {.name = "llama-3",
      .digests = {"ba03a121d097859c7b5b9cd03af99aafe95275210d2876f642ad9929a150f122"},
      .write = ah_chat_write_turns,

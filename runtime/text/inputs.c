@@ -12,6 +12,7 @@
 #include "schemas/json.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,8 @@
 #define FILE_MOST (UINT64_C(1) << 40)
 
 static const char mark[] = "\xEF\xBB\xBF", replacement[] = "\xEF\xBF\xBD";
+
+enum { PLACE_MAX = 4200 };
 
 struct reading {
     struct ah_records *records;
@@ -63,56 +66,76 @@ static int clean_text(struct reading *reading, bool begins, const char **text, s
 
 /* ---- one object ---- */
 
-enum field { TEXT, PROMPT, COMPLETION, INSTRUCTION, INPUT, OUTPUT, MESSAGES, CONVERSATIONS, FIELDS };
-static const char *const names[FIELDS] = {"text",  "prompt", "completion", "instruction",
-                                          "input", "output", "messages",   "conversations"};
+enum field {
+    TEXT,
+    PROMPT,
+    COMPLETION,
+    INSTRUCTION,
+    INPUT,
+    OUTPUT,
+    SYSTEM,
+    TOOLS,
+    MESSAGES,
+    CONVERSATIONS,
+    FIELDS
+};
+static const char *const names[FIELDS] = {"text",   "prompt", "completion", "instruction", "input",
+                                          "output", "system", "tools",      "messages",    "conversations"};
 
-/* Where a record is, for messages: "file:3" or "file: [2]". */
-struct place {
-    uint64_t line, item;
-    bool in_array;
+/* The fields of an object: texts, or where lists begin. */
+struct fields {
+    const char *texts[TOOLS];
+    struct ah_cursor lists[FIELDS];
 };
 
-static int fail(const struct reading *reading, const struct place *place, int code, const char *what)
+int ah_records_fail(const struct ah_record_source *source, int code, const char *format, ...)
 {
-    if (place->in_array)
-        return ah_error_set(reading->err, code, "%s: [%llu]: %s", reading->path,
-                            (unsigned long long)place->item, what);
-    return ah_error_set(reading->err, code, "%s:%llu: %s", reading->path, (unsigned long long)place->line,
-                        what);
+    char what[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    return ah_error_set(source->err, code, "%s: %s", source->place, what);
 }
 
-static int read_fields(struct reading *reading, struct ah_cursor cursor, const struct place *place,
-                       const char *fields[FIELDS])
+static int read_fields(const struct ah_record_source *source, struct ah_cursor cursor, struct fields *fields)
 {
     if (!ah_cursor_enter(&cursor, '{'))
-        return fail(reading, place, AH_E_DOCUMENT, "is no JSON object");
+        return ah_records_fail(source, AH_E_DOCUMENT, "is no JSON object");
     while (ah_cursor_next(&cursor, '}')) {
-        const char *key = ah_cursor_key(&cursor, &reading->arena);
+        const char *key = ah_cursor_key(&cursor, source->arena);
         size_t field = 0;
         if (!key)
-            return ah_error_memory(reading->err);
+            return ah_error_memory(source->err);
         while (field < FIELDS && strcmp(names[field], key) != 0)
             field++;
-        if (field < MESSAGES && ah_cursor_peek(&cursor) == '"') {
-            fields[field] = ah_cursor_text(&cursor, &reading->arena);
-            if (!fields[field])
-                return ah_error_memory(reading->err);
+        const char begin = ah_cursor_peek(&cursor);
+        if (field < TOOLS && begin == '"') {
+            fields->texts[field] = ah_cursor_text(&cursor, source->arena);
+            if (!fields->texts[field])
+                return ah_error_memory(source->err);
             continue;
         }
-        if (field == MESSAGES || field == CONVERSATIONS)
-            return fail(
-                reading, place, AH_E_UNSUPPORTED,
-                "is a conversation, which 'tokenize' does not read; 'autohete-tokenize' does, with the "
-                "model's chat template");
-        if (field < MESSAGES && ah_cursor_peek(&cursor) != 'n') {
-            char what[64];
-            snprintf(what, sizeof what, "'%s' is no text", names[field]);
-            return fail(reading, place, AH_E_DOCUMENT, what);
-        }
+        if (field < SYSTEM && begin != 'n')
+            return ah_records_fail(source, AH_E_DOCUMENT, "'%s' is no text", names[field]);
+        if (field < FIELDS && begin != 'n')
+            fields->lists[field] = cursor;
         ah_cursor_skip(&cursor);
     }
     return AH_OK;
+}
+
+static int read_conversation(const struct ah_record_source *source, const struct fields *fields,
+                             struct ah_record *ret_record)
+{
+    struct ah_cursor tools = fields->lists[TOOLS];
+    if (tools.at && ah_cursor_enter(&tools, '[') && ah_cursor_next(&tools, ']'))
+        return ah_records_fail(
+            source, AH_E_UNSUPPORTED,
+            "has 'tools', which 'tokenize' does not support; write the record as prompt and "
+            "completion");
+    const enum field list = fields->lists[MESSAGES].at ? MESSAGES : CONVERSATIONS;
+    return ah_conversation_read(source, fields->lists[list], fields->texts[SYSTEM], ret_record);
 }
 
 static struct ah_record_part part_of(const char *text, bool learned)
@@ -120,7 +143,7 @@ static struct ah_record_part part_of(const char *text, bool learned)
     return (struct ah_record_part){text, strlen(text), learned};
 }
 
-static const char *alpaca(struct reading *reading, const char *instruction, const char *input)
+static const char *alpaca(struct ah_arena *arena, const char *instruction, const char *input)
 {
     const bool given = input && *input;
     struct ah_buffer text = {0};
@@ -133,34 +156,53 @@ static const char *alpaca(struct reading *reading, const char *instruction, cons
     if (given)
         ah_buffer_printf(&text, "### Input:\n%s\n\n", input);
     ah_buffer_puts(&text, "### Response:\n");
-    const char *kept = text.failed ? NULL : ah_arena_strdup(&reading->arena, text.data);
+    const char *kept = text.failed ? NULL : ah_arena_strdup(arena, text.data);
     ah_buffer_release(&text);
     return kept;
 }
 
-static int take_object(struct reading *reading, struct ah_cursor cursor, const struct place *place)
+static int read_record(const struct ah_record_source *source, struct ah_cursor cursor,
+                       struct ah_record *ret_record)
 {
-    const char *fields[FIELDS] = {NULL};
-    struct ah_record record = {.n = 2};
-    int rc = read_fields(reading, cursor, place, fields);
+    struct fields fields = {0};
+    const char *const *texts = fields.texts;
+    int rc = read_fields(source, cursor, &fields);
     if (rc)
         return rc;
-    if (fields[TEXT]) {
-        record = (struct ah_record){.parts = {part_of(fields[TEXT], true)}, .n = 1};
-    } else if (fields[PROMPT] && fields[COMPLETION]) {
-        record.parts[0] = part_of(fields[PROMPT], false);
-        record.parts[1] = part_of(fields[COMPLETION], true);
-    } else if (fields[INSTRUCTION] && fields[OUTPUT]) {
-        const char *prompt = alpaca(reading, fields[INSTRUCTION], fields[INPUT]);
+    *ret_record = (struct ah_record){.n = 2};
+    if (texts[TEXT]) {
+        ret_record->parts[0] = part_of(texts[TEXT], true);
+        ret_record->n = 1;
+    } else if (texts[PROMPT] && texts[COMPLETION]) {
+        ret_record->parts[0] = part_of(texts[PROMPT], false);
+        ret_record->parts[1] = part_of(texts[COMPLETION], true);
+    } else if (texts[INSTRUCTION] && texts[OUTPUT]) {
+        const char *prompt = alpaca(source->arena, texts[INSTRUCTION], texts[INPUT]);
         if (!prompt)
-            return ah_error_memory(reading->err);
-        record.parts[0] = part_of(prompt, false);
-        record.parts[1] = part_of(fields[OUTPUT], true);
+            return ah_error_memory(source->err);
+        ret_record->parts[0] = part_of(prompt, false);
+        ret_record->parts[1] = part_of(texts[OUTPUT], true);
+    } else if (fields.lists[MESSAGES].at || fields.lists[CONVERSATIONS].at) {
+        return read_conversation(source, &fields, ret_record);
     } else {
-        return fail(reading, place, AH_E_DOCUMENT,
-                    "has neither 'text', nor 'prompt' and 'completion', nor 'instruction' and 'output'");
+        return ah_records_fail(source, AH_E_DOCUMENT,
+                               "has neither 'text', nor 'prompt' and 'completion', nor 'messages', nor "
+                               "'conversations', nor 'instruction' and 'output'");
     }
-    rc = reading->records->take(reading->records->context, &record, reading->bytes, reading->err);
+    return AH_OK;
+}
+
+/* Takes the object at the cursor: the line, or the item of an array. */
+static int take_object(struct reading *reading, struct ah_cursor cursor, uint64_t number, bool in_array)
+{
+    char place[PLACE_MAX];
+    const struct ah_record_source source = {place, &reading->arena, reading->err};
+    struct ah_record record;
+    snprintf(place, sizeof place, "%s:%s%llu%s", reading->path, in_array ? " [" : "",
+             (unsigned long long)number, in_array ? "]" : "");
+    int rc = read_record(&source, cursor, &record);
+    record.place = place;
+    rc = rc ? rc : reading->records->take(reading->records->context, &record, reading->bytes, reading->err);
     ah_arena_release(&reading->arena);
     return rc;
 }
@@ -174,8 +216,7 @@ static int take_line(struct reading *reading, const char *line, size_t size, uin
         return rc;
     const struct ah_json_source source = {reading->path, line, size, number};
     rc = ah_json_scan(&source, reading->err);
-    return rc ? rc
-              : take_object(reading, (struct ah_cursor){line, line + size}, &(struct place){.line = number});
+    return rc ? rc : take_object(reading, (struct ah_cursor){line, line + size}, number, false);
 }
 
 static int fail_file(const struct reading *reading)
@@ -207,15 +248,15 @@ static int read_array(struct reading *reading, const char *text, size_t size)
 {
     const struct ah_json_source source = {reading->path, text, size, 1};
     struct ah_cursor cursor = {text, text + size};
-    struct place place = {.in_array = true};
+    uint64_t number = 0;
     int rc = ah_json_scan(&source, reading->err);
     if (!rc)
         ah_cursor_enter(&cursor, '[');
-    for (; !rc && ah_cursor_next(&cursor, ']'); place.item++) {
+    for (; !rc && ah_cursor_next(&cursor, ']'); number++) {
         const struct ah_cursor item = cursor;
         ah_cursor_skip(&cursor);
         reading->bytes = (uint64_t)(cursor.at - text);
-        rc = take_object(reading, item, &place);
+        rc = take_object(reading, item, number, true);
     }
     return rc;
 }
@@ -248,7 +289,8 @@ static int read_whole(struct reading *reading, bool array)
     if (!rc && array) {
         rc = read_array(reading, text, size);
     } else if (!rc && size) {
-        const struct ah_record record = {.parts = {{text, size, true}}, .n = 1, .is_text = true};
+        const struct ah_record record = {
+            .parts = {{text, size, true}}, .n = 1, .is_text = true, .place = reading->path};
         reading->bytes = whole.size;
         rc = reading->records->take(reading->records->context, &record, reading->bytes, reading->err);
     }

@@ -18,13 +18,12 @@
 
 enum { BATCH_DOCUMENTS = 1024, BATCH_BYTES = 1 << 22 };
 
-/* A document of the batch, before and after it is encoded. */
+/* A record of the batch, and its tokens. */
 struct pending {
-    const struct ah_record_part *parts;
-    size_t n;
+    struct ah_record record; /* borrows from the batch's arena */
     bool held_out;
-    struct ah_text_ids ids;   /* owned, and used again */
-    struct ah_buffer learned; /* a byte for each id; owned */
+    struct ah_made_tokens made;
+    struct ah_chat_counts counts;
     int rc;
     struct ah_error err;
 };
@@ -44,55 +43,81 @@ struct making {
     struct ah_arena arena;    /* texts of the batch */
     uint64_t records, silent; /* records of the file in hand; documents without anything learned */
     uint64_t done_bytes, all_bytes;
+    struct ah_chat_counts chats;
     struct ah_records *reader;
 };
 
 /* ---- encoding ---- */
 
-static bool add_learned(struct pending *pending, bool learned)
+/* Encodes the parts of a document, and ends it. */
+static int encode_document(const struct ah_token_files_options *options, struct pending *pending)
 {
-    const size_t had = pending->learned.size, n = pending->ids.n - had;
-    if (!ah_buffer_reserve(&pending->learned, n))
-        return false;
-    memset(pending->learned.data + had, learned, n);
-    pending->learned.size += n;
-    return true;
+    struct ah_made_tokens *made = &pending->made;
+    struct ah_error *err = &pending->err;
+    int rc = AH_OK;
+    for (size_t i = 0; i < pending->record.n && !rc; i++) {
+        const struct ah_record_part *part = &pending->record.parts[i];
+        rc = ah_made_tokens_add(options->tokenizer, part->text, part->size, part->learned, made, err);
+    }
+    if (!rc && options->end != UINT32_MAX) {
+        ah_buffer_append(&made->learned, &(char){1}, 1);
+        if (!ah_text_ids_add(&made->ids, options->end) || made->learned.failed)
+            rc = ah_error_memory(err);
+    }
+    return rc || ah_text_ids_add(&made->ends, (uint32_t)made->ids.n) ? rc : ah_error_memory(err);
 }
 
-/* Encodes a document's parts, and ends it. */
+static int encode_conversation(const struct ah_token_files_options *options, struct pending *pending)
+{
+    const struct ah_record *record = &pending->record;
+    struct ah_error *err = &pending->err;
+    if (!options->chat)
+        return ah_error_set(err, AH_E_UNSUPPORTED, "%s: is a conversation, but %s", record->place,
+                            options->no_chat);
+    const int rc =
+        ah_chat_tokens(options, record->messages, record->n_messages, &pending->made, &pending->counts, err);
+    return rc ? ah_error_prefix(err, rc, "%s", record->place) : AH_OK;
+}
+
 static void encode(void *context, size_t i, unsigned worker)
 {
     const struct making *making = context;
-    const struct ah_token_files_options *options = making->options;
     struct pending *pending = &making->batch[i];
     (void)worker;
-    pending->ids.n = 0;
-    ah_buffer_clear(&pending->learned);
-    int rc = AH_OK;
-    for (size_t k = 0; k < pending->n && !rc; k++) {
-        const struct ah_record_part *part = &pending->parts[k];
-        rc = ah_text_encode(options->tokenizer, part->text, part->size, &pending->ids, &pending->err);
-        if (!rc && !add_learned(pending, part->learned))
-            rc = ah_error_memory(&pending->err);
-    }
-    const bool ends = options->end != UINT32_MAX;
-    if (!rc && ends && (!ah_text_ids_add(&pending->ids, options->end) || !add_learned(pending, true)))
-        rc = ah_error_memory(&pending->err);
-    pending->rc = rc;
+    pending->made.ids.n = pending->made.ends.n = 0;
+    ah_buffer_clear(&pending->made.learned);
+    pending->counts = (struct ah_chat_counts){0};
+    pending->rc = pending->record.messages ? encode_conversation(making->options, pending)
+                                           : encode_document(making->options, pending);
 }
 
 /* ---- batches ---- */
 
-static int put_document(struct making *making, const struct pending *pending, struct ah_error *err)
+static int put_document(struct making *making, struct set *set, const struct ah_document_tokens *document,
+                        struct ah_error *err)
+{
+    making->silent += document->n && !memchr(document->learned, 1, document->n);
+    return making->options->align ? ah_align_add(&set->align, document, err)
+                                  : ah_shards_add(&set->shards, document, err);
+}
+
+static int put_record(struct making *making, const struct pending *pending, struct ah_error *err)
 {
     struct set *set = pending->held_out ? &making->held_out : &making->train;
-    const struct ah_document_tokens document = {pending->ids.items,
-                                                (const unsigned char *)pending->learned.data, pending->ids.n};
+    const struct ah_made_tokens *made = &pending->made;
     if (pending->rc)
         return *err = pending->err, pending->rc;
-    making->silent += document.n && !memchr(document.learned, 1, document.n);
-    return making->options->align ? ah_align_add(&set->align, &document, err)
-                                  : ah_shards_add(&set->shards, &document, err);
+    int rc = AH_OK;
+    for (size_t i = 0, at = 0; i < made->ends.n && !rc; at = made->ends.items[i++]) {
+        const struct ah_document_tokens document = {
+            made->ids.items + at, (const unsigned char *)made->learned.data + at, made->ends.items[i] - at};
+        rc = put_document(making, set, &document, err);
+    }
+    making->chats.conversations += pending->counts.conversations;
+    making->chats.split += pending->counts.split;
+    making->chats.apart += pending->counts.apart;
+    making->chats.special += pending->counts.special;
+    return rc;
 }
 
 /* Encodes and writes the batch. `bytes` of the file are read. */
@@ -102,7 +127,7 @@ static int finish_batch(struct making *making, uint64_t bytes, struct ah_error *
     int rc = AH_OK;
     ah_pool_run(making->pool, encode, making, making->n_batch);
     for (size_t i = 0; i < making->n_batch && !rc; i++)
-        rc = put_document(making, &making->batch[i], err);
+        rc = put_record(making, &making->batch[i], err);
     making->n_batch = making->batch_bytes = 0;
     ah_arena_release(&making->arena);
     if (!rc && options->progress &&
@@ -111,14 +136,12 @@ static int finish_batch(struct making *making, uint64_t bytes, struct ah_error *
     return rc;
 }
 
-static void add_pending(struct making *making, const struct ah_record_part *parts, size_t n, bool held_out)
+static struct pending *add_pending(struct making *making, const struct ah_record *record, bool held_out)
 {
     struct pending *pending = &making->batch[making->n_batch++];
-    pending->parts = parts;
-    pending->n = n;
+    pending->record = *record;
     pending->held_out = held_out;
-    for (size_t i = 0; i < n; i++)
-        making->batch_bytes += parts[i].size;
+    return pending;
 }
 
 /* Cuts a text in two, at the end of a line; the second part has about the share that is held out. */
@@ -136,34 +159,44 @@ static int take_text(struct making *making, const struct ah_record_part *text, u
                      struct ah_error *err)
 {
     const size_t cut = cut_of(text, making->options->held_out);
-    const struct ah_record_part parts[] = {{text->text, cut, true},
-                                           {text->text + cut, text->size - cut, true}};
+    const struct ah_record first = {.parts = {{text->text, cut, true}}, .n = 1};
+    const struct ah_record second = {.parts = {{text->text + cut, text->size - cut, true}}, .n = 1};
     int rc = finish_batch(making, 0, err);
     if (rc)
         return rc;
-    add_pending(making, &parts[0], 1, false);
-    if (parts[1].size)
-        add_pending(making, &parts[1], 1, true);
+    add_pending(making, &first, false);
+    if (second.parts[0].size)
+        add_pending(making, &second, true);
     return finish_batch(making, bytes, err);
 }
 
-/* Copies a record's texts, which are borrowed, to the batch. */
+/* Copies a borrowed text to the batch. Returns NULL if there is no memory. */
+static const char *copy_text(struct making *making, const char *text, size_t size)
+{
+    char *copy = ah_arena_alloc(&making->arena, size + 1);
+    if (copy && size)
+        memcpy(copy, text, size);
+    making->batch_bytes += size;
+    return copy;
+}
+
+/* Copies a borrowed record to the batch. */
 static int copy_record(struct making *making, const struct ah_record *record, bool held_out,
                        struct ah_error *err)
 {
-    struct ah_record_part *parts = ah_arena_array(&making->arena, record->n, sizeof *parts);
-    for (size_t i = 0; i < record->n && parts; i++) {
-        const struct ah_record_part *part = &record->parts[i];
-        char *text = ah_arena_alloc(&making->arena, part->size + 1);
-        if (!text)
-            return ah_error_memory(err);
-        memcpy(text, part->text, part->size);
-        parts[i] = (struct ah_record_part){text, part->size, part->learned};
+    struct ah_record *copy = &add_pending(making, record, held_out)->record;
+    struct ah_chat_message *messages =
+        ah_arena_array(&making->arena, record->n_messages + 1, sizeof *messages);
+    bool copied = messages && (copy->place = copy_text(making, record->place, strlen(record->place)));
+    for (size_t i = 0; i < record->n && copied; i++)
+        copied = (copy->parts[i].text = copy_text(making, record->parts[i].text, record->parts[i].size));
+    for (size_t i = 0; i < record->n_messages && copied; i++) {
+        messages[i] = record->messages[i];
+        copied = (messages[i].text = copy_text(making, messages[i].text, messages[i].size));
     }
-    if (!parts)
-        return ah_error_memory(err);
-    add_pending(making, parts, record->n, held_out);
-    return AH_OK;
+    if (record->messages)
+        copy->messages = messages;
+    return copied ? AH_OK : ah_error_memory(err);
 }
 
 static int take_record(void *context, const struct ah_record *record, uint64_t bytes, struct ah_error *err)
@@ -259,8 +292,9 @@ static void release(struct making *making)
 {
     ah_pool_free(making->pool);
     for (size_t i = 0; i < BATCH_DOCUMENTS && making->batch; i++) {
-        ah_text_ids_release(&making->batch[i].ids);
-        ah_buffer_release(&making->batch[i].learned);
+        ah_text_ids_release(&making->batch[i].made.ids);
+        ah_text_ids_release(&making->batch[i].made.ends);
+        ah_buffer_release(&making->batch[i].made.learned);
     }
     free(making->batch);
     ah_arena_release(&making->arena);
@@ -285,7 +319,7 @@ int ah_token_files_make(const struct ah_token_files_options *options, struct ah_
     rc = rc ? rc : prepare(&making, err);
     rc = rc ? rc : make_all(&making, err);
     *ret_made = (struct ah_token_files_made){making.train.shards.counts, making.held_out.shards.counts,
-                                             making.silent, reader.replaced};
+                                             making.chats, making.silent, reader.replaced};
     release(&making);
     if (rc && made)
         rmdir(options->folder);

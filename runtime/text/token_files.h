@@ -12,9 +12,17 @@
 #ifndef AH_RUNTIME_TEXT_TOKEN_FILES_H
 #define AH_RUNTIME_TEXT_TOKEN_FILES_H
 
+#include "runtime/text/chat.h"
 #include "runtime/text/text.h"
 
 #include <stdbool.h>
+
+/* What is learned of a conversation. */
+enum ah_chat_loss {
+    AH_CHAT_LOSS_COMPLETION /* what the assistant says */,
+    AH_CHAT_LOSS_LAST /* last */,
+    AH_CHAT_LOSS_ALL
+};
 
 struct ah_token_files_options {
     const struct ah_text_tokenizer *tokenizer;
@@ -26,7 +34,11 @@ struct ah_token_files_options {
     uint64_t shard_tokens; /* a file gets no more, unless a document is longer; 0: 100 million */
     uint64_t align;        /* tokens of a sequence, which gets whole documents and padding; 0: no sequences */
     uint32_t padding;      /* id that fills sequences */
-    unsigned threads;      /* that encode; 0: as many as the caller may use */
+    const struct ah_chat_model *chat; /* NULL: conversations are refused, because of `no_chat` */
+    const char *no_chat;
+    const char *date; /* that the chat template writes; NULL: its own */
+    enum ah_chat_loss loss;
+    unsigned threads; /* that encode; 0: as many as the caller may use */
     /* (optional) called between documents, with bytes read and all bytes; returns false to stop: AH_E_INTERRUPTED */
     bool (*progress)(void *context, uint64_t done_bytes, uint64_t all_bytes);
     void *context;
@@ -40,8 +52,17 @@ struct ah_token_files_set {
     uint64_t lost;         /* learned tokens that were cut off */
 };
 
+struct ah_chat_counts {
+    uint64_t conversations;
+    uint64_t
+        split; /* conversations that became a document for each answer, since the template changes earlier turns */
+    uint64_t apart;   /* conversations with an answer that begins or ends within a token of the whole text */
+    uint64_t special; /* messages that contain the text of a special token, which is read as that token */
+};
+
 struct ah_token_files_made {
     struct ah_token_files_set train, held_out;
+    struct ah_chat_counts chats;
     uint64_t silent;   /* documents from which nothing is learned */
     uint64_t replaced; /* places that were not UTF-8 */
 };

@@ -17,6 +17,25 @@ struct ah_document_tokens {
     size_t n;
 };
 
+/* ---- chat_tokens.c ---- */
+
+/* Tokens that are made of one record: some documents, one after another. All owned. */
+struct ah_made_tokens {
+    struct ah_text_ids ids;
+    struct ah_buffer learned; /* a byte for each id */
+    struct ah_text_ids ends;  /* of its documents */
+};
+
+/* Appends the text's tokens. AH_E_MEMORY. */
+int ah_made_tokens_add(const struct ah_text_tokenizer *tokenizer, const char *text, size_t size, bool learned,
+                       struct ah_made_tokens *made, struct ah_error *err);
+
+/* Appends the documents of a conversation, and counts what was unusual. AH_E_UNSUPPORTED: the template refuses it, or
+ * its answers cannot be told from the rest. AH_E_MEMORY. */
+int ah_chat_tokens(const struct ah_token_files_options *options, const struct ah_chat_message *messages,
+                   size_t n, struct ah_made_tokens *made, struct ah_chat_counts *counts,
+                   struct ah_error *err);
+
 /* ---- token_shards.c ---- */
 
 enum ah_shard_file { AH_SHARD_TOKENS, AH_SHARD_MASK, AH_SHARD_DOCS, AH_SHARD_FILES };

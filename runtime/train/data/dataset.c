@@ -104,7 +104,7 @@ static int check_one_kind(struct ah_dataset *data, struct ah_error *err)
         if (text != (first->format == AH_DATASET_BYTES))
             return ah_error_set(err, AH_E_DOCUMENT,
                                 "'%s' holds tokens, but '%s' is text; train on one kind, or convert the text "
-                                "to token files with 'autohete-tokenize'",
+                                "to token files with 'autohete tokenize'",
                                 text ? first->path : file->path, text ? file->path : first->path);
         if (file->align != first->align)
             return ah_error_set(err, AH_E_DOCUMENT,

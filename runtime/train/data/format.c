@@ -62,8 +62,8 @@ static const struct {
                     {20240522, "a multiple-choice evaluation"},
                     {20240527, "an optimizer's states"}};
 
-#define TOKENIZE   "convert it to token files with 'autohete-tokenize'"
-#define COMMAND    "'autohete-tokenize %s -o FOLDER --tokenizer FOLDER-OF-THE-MODEL'"
+#define TOKENIZE   "convert it to token files with 'autohete tokenize'"
+#define COMMAND    "'autohete tokenize %s --model FOLDER-OF-THE-MODEL -o FOLDER'"
 #define FROM_NUMPY "convert it with 'array.astype(\"uint32\").tofile(\"x.u32\")'"
 
 static const struct {

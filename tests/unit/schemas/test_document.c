@@ -221,7 +221,7 @@ TEST(document, refuses_what_is_no_document)
     check_text("", AH_DOCUMENT_RUNLOG, AH_FAULT_SYNTAX, "f: is empty");
     check_text("[1]", AH_DOCUMENT_ANY, AH_FAULT_SHAPE,
                "f: the document is not a JSON object; if this is data, convert it to token files with "
-               "'autohete-tokenize'");
+               "'autohete tokenize'");
     check_text("{}", AH_DOCUMENT_ANY, AH_FAULT_SHAPE, "f: kind: is missing");
     check_text("{\"kind\":7}", AH_DOCUMENT_ANY, AH_FAULT_SHAPE, "f: kind: 7 is not one of");
     check_text("{\"kind\":\"plan\"}", AH_DOCUMENT_MODEL, AH_FAULT_SHAPE,

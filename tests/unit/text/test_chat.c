@@ -153,6 +153,7 @@ TEST(chat, renders_qwen_as_transformers_does)
 
 TEST(chat, renders_other_families_as_transformers_does)
 {
+    check_golden("chatml");
     check_golden("phi-3");
     check_golden("phi-3.5");
     check_golden("gemma");
@@ -254,8 +255,9 @@ TEST(chat, refuses_unknown_templates)
 {
     const struct ah_chat *chat = NULL;
     struct ah_error err = {0};
-    CHECK_FAILS(ah_chat_find(&chat, "{{ x }}", 7, "here", &err), err, AH_E_UNSUPPORTED,
-                "the chat template of 'here' is not one of those that 'tokenize' knows (llama-3, llama-3.1");
+    CHECK_FAILS(
+        ah_chat_find(&chat, "{{ x }}", 7, "here", &err), err, AH_E_UNSUPPORTED,
+        "the chat template of 'here' is not one of those that 'tokenize' knows (chatml, llama-3, llama-3.1");
     check_text_has(err.text, "mistral-nemo); 'autohete-tokenize' applies any template");
     CHECK_FAILS(ah_chat_find(&chat, "", 0, "here", &err), err, AH_E_UNSUPPORTED, "here");
     CHECK_FAILS(ah_chat_find(&chat, "\n", 1, "here", &err), err, AH_E_UNSUPPORTED, "here");

@@ -191,7 +191,7 @@ TEST_IN(dataset, text_and_widths_are_not_guessed, root_make, root_remove)
     } cases[] = {
         {"book.txt", AH_DATASET_AUTO, 50257,
          "is text, but bytes are tokens only for a model with a vocabulary of 256"},
-        {"book.txt", AH_DATASET_AUTO, 50257, "book.txt -o FOLDER --tokenizer FOLDER-OF-THE-MODEL'"},
+        {"book.txt", AH_DATASET_AUTO, 50257, "book.txt --model FOLDER-OF-THE-MODEL -o FOLDER'"},
         {"book.txt", AH_DATASET_AUTO, 255, "this one's is 255"},
         {"book.txt", AH_DATASET_AUTO, 256, NULL},
         {"book.txt", AH_DATASET_BYTES, 50257, NULL},

@@ -185,6 +185,8 @@ TEST(adapter, is_checked_before_it_is_loaded)
     check_config(model, folder, "{\"rank_pattern\": {}, \"use_dora\": false, \"bias\": null}", AH_OK, "");
     check_config(model, folder, "{\"r\": 16, \"use_rslora\": true}", AH_E_MISMATCH,
                  "plan with '--lora rank=16,alpha=8,scaling=rank_stabilized'");
+    check_config(model, folder, "{\"r\": 8, \"lora_alpha\": 16}", AH_E_MISMATCH,
+                 "plan with '--lora rank=8,alpha=16'");
     check_config(model, folder, "{\"use_dora\": true}", AH_E_UNSUPPORTED, "use_dora is set");
     check_config(model, folder, "{\"alpha_pattern\": {\"q_proj\": 4}}", AH_E_UNSUPPORTED,
                  "alpha_pattern is set");

@@ -15,6 +15,7 @@ static const struct ah_verb *const verbs[] = {
     &ah_verb_cluster,
     &ah_verb_recover,
     &ah_verb_tokenize,
+    &ah_verb_finetune,
     &ah_verb_run,
     &ah_verb_merge,
     &ah_verb_status,

@@ -14,6 +14,7 @@ extern const struct ah_verb ah_verb_cluster;
 extern const struct ah_verb ah_verb_recover;
 extern const struct ah_verb ah_verb_simulate;
 extern const struct ah_verb ah_verb_tokenize;
+extern const struct ah_verb ah_verb_finetune;
 extern const struct ah_verb ah_verb_run;
 extern const struct ah_verb ah_verb_merge;
 extern const struct ah_verb ah_verb_status;

@@ -35,8 +35,7 @@ static const struct {
 } elsewhere[] = {
     {" train pretrain fit ",
      "'autohete plan MODEL -o plan.json' plans the training, 'autohete run plan.json --data FILE' trains"},
-    {" finetune fine-tune sft ", "plan with 'autohete plan FOLDER -o plan.json', then 'autohete run "
-                                 "plan.json --data FILE --weights FOLDER'"},
+    {" fine-tune sft lora ", "'autohete finetune MODEL DATA -o OUT' does all of it"},
     {" generate chat infer serve predict sample ",
      "autohete does not generate text; a checkpoint is a Hugging Face folder: load it with transformers, "
      "vLLM or llama.cpp"},

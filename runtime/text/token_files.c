@@ -44,6 +44,7 @@ struct making {
     uint64_t records, silent; /* records of the file in hand; documents without anything learned */
     uint64_t done_bytes, all_bytes;
     struct ah_chat_counts chats;
+    struct ah_token_lengths *lengths; /* NULL: documents are written */
     struct ah_records *reader;
 };
 
@@ -93,9 +94,22 @@ static void encode(void *context, size_t i, unsigned worker)
 
 /* ---- batches ---- */
 
+static void count_length(struct ah_token_lengths *lengths, const struct ah_document_tokens *document)
+{
+    if (!document->n || !memchr(document->learned, 0, document->n))
+        return;
+    const size_t step = (document->n - 1) / AH_LENGTH_STEP;
+    lengths->documents++;
+    lengths->by_length[step < AH_LENGTHS ? step : AH_LENGTHS - 1]++;
+}
+
 static int put_document(struct making *making, struct set *set, const struct ah_document_tokens *document,
                         struct ah_error *err)
 {
+    if (making->lengths) {
+        count_length(making->lengths, document);
+        return AH_OK;
+    }
     making->silent += document->n && !memchr(document->learned, 1, document->n);
     return making->options->align ? ah_align_add(&set->align, document, err)
                                   : ah_shards_add(&set->shards, document, err);
@@ -300,6 +314,8 @@ static void release(struct making *making)
     ah_arena_release(&making->arena);
     ah_align_release(&making->train.align);
     ah_align_release(&making->held_out.align);
+    if (making->lengths)
+        return;
     ah_shards_release(&making->train.shards);
     ah_shards_release(&making->held_out.shards);
 }
@@ -323,5 +339,20 @@ int ah_token_files_make(const struct ah_token_files_options *options, struct ah_
     release(&making);
     if (rc && made)
         rmdir(options->folder);
+    return rc;
+}
+
+int ah_token_files_measure(const struct ah_token_files_options *options, struct ah_token_lengths *ret_lengths,
+                           struct ah_error *err)
+{
+    struct ah_token_files_options changed = *options;
+    struct making making = {.options = &changed, .lengths = ret_lengths};
+    struct ah_records reader = {.take = take_record, .context = &making};
+    *ret_lengths = (struct ah_token_lengths){0};
+    changed.align = 0;
+    making.reader = &reader;
+    int rc = prepare(&making, err);
+    rc = rc ? rc : read_inputs(&making, err);
+    release(&making);
     return rc;
 }

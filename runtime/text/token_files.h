@@ -74,4 +74,16 @@ struct ah_token_files_made {
 int ah_token_files_make(const struct ah_token_files_options *options, struct ah_token_files_made *ret_made,
                         struct ah_error *err);
 
+/* Lengths of documents with tokens that are not learned: such a document must not be cut. Others may be. */
+enum { AH_LENGTH_STEP = 64, AH_LENGTHS = 512 };
+struct ah_token_lengths {
+    uint64_t documents;
+    /* i: more than i, at most i + 1 steps of tokens; the last: longer */
+    uint64_t by_length[AH_LENGTHS];
+};
+
+/* Reads and encodes all inputs, and writes nothing: folder and sequences do not matter. Errors as above. */
+int ah_token_files_measure(const struct ah_token_files_options *options, struct ah_token_lengths *ret_lengths,
+                           struct ah_error *err);
+
 #endif

@@ -61,7 +61,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AH_DEVICE_ABI = 11, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
+enum { AH_DEVICE_ABI = 12, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
 
 /* Size of arrays by lane in structs that cross the border of a plugin. */
 enum { AH_DEVICE_LANES_MAX = 16 };

@@ -30,6 +30,7 @@ enum size_name {
     VOCABULARY,
     POSITIONS,
     KV_HEADS,
+    KEYS,
     SIZES
 };
 

@@ -46,8 +46,8 @@ static const struct operand_rule operand_rules[AH_OP_KINDS][AH_OP_ARGS] = {
     [AH_OP_ATTENTION] = {{"out", OUT, FREE, MATRIX, {ROWS, HEADS, WIDTH}, REQUIRED, 0},
                          {"lse", OUT, FP32, DENSE, {ROWS, HEADS}, REQUIRED, 0},
                          {"q", IN, FREE, MATRIX, {ROWS, HEADS, WIDTH}, REQUIRED, 0},
-                         {"k", IN, LIKE_PREVIOUS, MATRIX, {ROWS, KV_HEADS, WIDTH}, REQUIRED, 0},
-                         {"v", IN, LIKE_PREVIOUS, MATRIX, {ROWS, KV_HEADS, WIDTH}, REQUIRED, 0},
+                         {"k", IN, LIKE_PREVIOUS, MATRIX, {KEYS, KV_HEADS, WIDTH}, REQUIRED, 0},
+                         {"v", IN, LIKE_PREVIOUS, MATRIX, {KEYS, KV_HEADS, WIDTH}, REQUIRED, 0},
                          {"docs", IN, WORD, DENSE, {ROWS}, OPTIONAL, 0}},
     [AH_OP_ATTENTION_BACKWARD] = {{"dq", OUT, FREE, MATRIX, {ROWS, HEADS, WIDTH}, REQUIRED, 0},
                                   {"dk", OUT, LIKE_PREVIOUS, MATRIX, {ROWS, KV_HEADS, WIDTH}, REQUIRED, 0},
@@ -227,7 +227,13 @@ static void sizes_rope(const struct ah_op *op, struct op_sizes *sizes)
 static void sizes_attention(const struct ah_op *op, struct op_sizes *sizes)
 {
     const struct ah_op_attention *attention = &op->u.attention;
+    const uint64_t keys = (uint64_t)attention->seq + attention->past;
     sizes->of[ROWS] = (uint64_t)attention->batch * attention->seq;
+    sizes->of[KEYS] = attention->batch * keys;
+    if (attention->past && (op->kind == AH_OP_ATTENTION_BACKWARD || op->arg[5].arena))
+        sizes->wrong = "keys before the first query are for forward without docs";
+    if (keys > UINT32_MAX)
+        sizes->wrong = "a sequence has 2^32 keys or more";
     sizes->of[HEADS] = attention->heads;
     sizes->of[KV_HEADS] = attention->kv_heads;
     sizes->of[WIDTH] = attention->head_dim;

@@ -10,20 +10,23 @@ enum { LINE_BYTES = 64 };
 void ah_attention_look(struct ah_attention_sight *ret_sight, const struct ah_attention *attention,
                        uint64_t sequence, uint64_t strip)
 {
-    const uint64_t seq = attention->sizes.seq, window = attention->sizes.window;
-    uint64_t least = seq, most = 0;
+    const uint64_t keys = attention->keys, window = attention->sizes.window;
+    const uint64_t position = attention->sizes.past + strip * AH_ATTENTION_STRIP;
+    uint64_t least = keys, most = 0;
     ret_sight->strip = strip;
+    ret_sight->position = position;
     for (uint64_t i = 0; i < AH_ATTENTION_STRIP; i++) {
-        const uint64_t query =
-            strip * AH_ATTENTION_STRIP + i < seq ? strip * AH_ATTENTION_STRIP + i : seq - 1;
+        const uint64_t query = position + i < keys ? position + i : keys - 1;
         uint64_t first = window && query >= window ? query - window + 1 : 0;
-        if (attention->docs && attention->docs[sequence * seq + query] > first)
-            first = attention->docs[sequence * seq + query];
+        if (attention->docs && attention->docs[sequence * keys + query] > first)
+            first = attention->docs[sequence * keys + query];
         ret_sight->first[i] = first;
         least = first < least ? first : least;
         most = first > most ? first : most;
     }
+    const uint64_t last = position + AH_ATTENTION_STRIP < keys ? position + AH_ATTENTION_STRIP : keys;
     ret_sight->first_tile = least / AH_ATTENTION_TILE;
+    ret_sight->last_tile = (last - 1) / AH_ATTENTION_TILE;
     ret_sight->masked_tiles = (most + AH_ATTENTION_TILE - 1) / AH_ATTENTION_TILE;
 }
 
@@ -31,10 +34,10 @@ const struct ah_attention_limits *ah_attention_limit(struct ah_attention_limits 
                                                      const struct ah_attention_sight *sight, uint64_t tile)
 {
     const int64_t begin = (int64_t)(tile * AH_ATTENTION_TILE);
-    if (tile >= sight->masked_tiles && tile < sight->strip)
+    if (tile >= sight->masked_tiles && tile < (sight->position + 1) / AH_ATTENTION_TILE)
         return NULL;
     for (uint64_t i = 0; i < AH_ATTENTION_STRIP; i++) {
-        const int64_t query = (int64_t)(sight->strip * AH_ATTENTION_STRIP + i);
+        const int64_t query = (int64_t)(sight->position + i);
         limits->first[i] = (float)((int64_t)sight->first[i] - begin);
         limits->last[i] = (float)(query - begin);
     }
@@ -45,7 +48,7 @@ const struct ah_attention_limits *ah_attention_limit(struct ah_attention_limits 
 static struct ah_pack_matrix lying(const struct ah_attention *attention, const struct ah_attention_rows *rows,
                                    uint64_t column)
 {
-    const uint64_t row = rows->sequence * attention->sizes.seq + rows->first;
+    const uint64_t row = rows->sequence * rows->length + rows->first;
     return (struct ah_pack_matrix){
         .data = ah_math_at(rows->matrix, row, rows->head * attention->sizes.head_dim + column),
         .dtype = rows->matrix->dtype,
@@ -115,7 +118,7 @@ static void store_panel(const struct ah_attention *attention, const struct ah_at
     const struct ah_pack_matrix at = lying(attention, to, panel * AH_TILE_COLUMNS);
     const struct ah_tile_out out = {
         .alpha = 1,
-        .c = ah_math_at(to->matrix, to->sequence * attention->sizes.seq + to->first,
+        .c = ah_math_at(to->matrix, to->sequence * to->length + to->first,
                         to->head * attention->sizes.head_dim + panel * AH_TILE_COLUMNS),
         .dtype = at.dtype,
         .stride = at.stride,
@@ -175,6 +178,7 @@ static struct ah_attention shape_of(const struct ah_op_attention *sizes, const s
         .sizes = *sizes,
         .kernel = kernel,
         .group = sizes->heads / sizes->kv_heads,
+        .keys = (uint64_t)sizes->past + sizes->seq,
         .strips = ((uint64_t)sizes->seq + AH_ATTENTION_STRIP - 1) / AH_ATTENTION_STRIP,
         .panels = ((uint64_t)sizes->head_dim + AH_TILE_ROWS - 1) / AH_TILE_ROWS,
         .words = ah_pack_words(kernel, sizes->head_dim),

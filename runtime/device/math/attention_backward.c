@@ -119,15 +119,25 @@ uint64_t ah_attention_backward_bytes(const struct ah_attention *shape)
 static struct ah_attention_rows query_rows(const struct unit *unit, const struct ah_math_matrix *matrix,
                                            uint64_t strip, uint64_t end)
 {
-    return (struct ah_attention_rows){matrix, unit->sequence, unit->head, strip * AH_ATTENTION_STRIP,
-                                      ah_attention_between(unit->attention, strip, end)};
+    const uint64_t seq = unit->attention->keys;
+    return (struct ah_attention_rows){matrix,
+                                      seq,
+                                      unit->sequence,
+                                      unit->head,
+                                      strip * AH_ATTENTION_STRIP,
+                                      ah_attention_between(seq, strip, end)};
 }
 
 static struct ah_attention_rows key_rows(const struct unit *unit, const struct ah_math_matrix *matrix,
                                          uint64_t tile, uint64_t end)
 {
-    return (struct ah_attention_rows){matrix, unit->sequence, unit->kv_head, tile * AH_ATTENTION_TILE,
-                                      ah_attention_between(unit->attention, tile, end)};
+    const uint64_t seq = unit->attention->keys;
+    return (struct ah_attention_rows){matrix,
+                                      seq,
+                                      unit->sequence,
+                                      unit->kv_head,
+                                      tile * AH_ATTENTION_TILE,
+                                      ah_attention_between(seq, tile, end)};
 }
 
 static void pack_strip(const struct unit *unit, const struct strip *strip)
@@ -224,7 +234,7 @@ static void compute_slopes(const struct unit *unit, const struct queries *querie
 {
     const struct ah_attention *attention = unit->attention;
     const struct strip *strip = &queries->strips[i];
-    const uint64_t rows = ah_attention_between(attention, tile, tile + 1);
+    const uint64_t rows = ah_attention_between(attention->keys, tile, tile + 1);
     const uint64_t words = ah_attention_words(attention, AH_ATTENTION_TILE);
     struct ah_attention_limits limits;
     ah_attention_multiply(unit->sums, attention, unit->key + tile_at(unit, tile - block), rows, strip->query);
@@ -269,9 +279,9 @@ static void add_keys(const struct unit *unit, const struct queries *queries, uin
     const uint64_t before = ah_attention_words(attention, first * AH_ATTENTION_STRIP);
     struct ah_tile_operands operands = {
         .a_bytes = AH_TILE_ROW_BYTES,
-        .rows = ah_attention_between(attention, tile, tile + 1),
-        .words = ah_attention_words(attention,
-                                    ah_attention_between(attention, first_strip + first, first_strip + end)),
+        .rows = ah_attention_between(attention->keys, tile, tile + 1),
+        .words = ah_attention_words(
+            attention, ah_attention_between(attention->keys, first_strip + first, first_strip + end)),
     };
     for (uint64_t panel = 0; panel < attention->panels; panel++) {
         const uint64_t b = panel * queries->panel_words + before * AH_TILE_COLUMNS;
@@ -297,7 +307,7 @@ static void add_queries(const struct unit *unit, const struct strip *strip, uint
     struct ah_tile_operands operands = {
         .a_bytes = AH_TILE_ROW_BYTES,
         .b = strip->dscores + before * AH_TILE_COLUMNS,
-        .words = ah_attention_words(attention, ah_attention_between(attention, first, end)),
+        .words = ah_attention_words(attention, ah_attention_between(attention->keys, first, end)),
     };
     for (uint64_t panel = 0; panel < attention->panels; panel++) {
         operands.a = unit->key_transposed + panel * AH_ATTENTION_A_BYTES + before * sizeof(uint32_t);

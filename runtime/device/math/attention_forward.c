@@ -107,9 +107,13 @@ static struct cut cut_of(const struct ah_attention *attention)
 static struct ah_attention_rows strip_rows(const struct unit *unit, const struct item *item,
                                            const struct ah_math_matrix *matrix)
 {
-    const uint64_t strip = item->sight.strip;
-    return (struct ah_attention_rows){matrix, unit->sequence, item->head, strip * AH_ATTENTION_STRIP,
-                                      ah_attention_between(unit->attention, strip, strip + 1)};
+    const uint64_t strip = item->sight.strip, seq = unit->attention->sizes.seq;
+    return (struct ah_attention_rows){matrix,
+                                      seq,
+                                      unit->sequence,
+                                      item->head,
+                                      strip * AH_ATTENTION_STRIP,
+                                      ah_attention_between(seq, strip, strip + 1)};
 }
 
 static void begin_item(struct unit *unit, struct item *item, uint64_t head, uint64_t strip)
@@ -124,8 +128,8 @@ static void begin_item(struct unit *unit, struct item *item, uint64_t head, uint
     memset(item->sum, 0, sizeof(float) * LANES);
     if (item->sight.first_tile < unit->first_tile)
         unit->first_tile = item->sight.first_tile;
-    if (strip > unit->last_tile)
-        unit->last_tile = strip;
+    if (item->sight.last_tile > unit->last_tile)
+        unit->last_tile = item->sight.last_tile;
 }
 
 static void begin_unit(struct unit *unit, const struct cut *cut, uint64_t number)
@@ -150,15 +154,15 @@ static void pack_block(const struct unit *unit, uint64_t block)
 {
     const struct ah_attention *attention = unit->attention;
     const uint64_t end = ah_attention_end(block, unit->last_tile);
-    struct ah_attention_rows rows = {&attention->k, unit->sequence, unit->kv_head, 0, 0};
+    struct ah_attention_rows rows = {&attention->k, attention->keys, unit->sequence, unit->kv_head, 0, 0};
     for (uint64_t tile = block > unit->first_tile ? block : unit->first_tile; tile < end; tile++) {
         rows.first = tile * AH_ATTENTION_TILE;
-        rows.count = ah_attention_between(attention, tile, tile + 1);
+        rows.count = ah_attention_between(attention->keys, tile, tile + 1);
         ah_attention_pack_a(key_of(unit, tile - block), attention, &rows);
     }
     rows.matrix = &attention->v;
     rows.first = block * AH_ATTENTION_TILE;
-    rows.count = ah_attention_between(attention, block, end);
+    rows.count = ah_attention_between(attention->keys, block, end);
     ah_attention_pack_a_transposed(unit->value, attention, &rows);
 }
 
@@ -172,7 +176,7 @@ static void score_tiles(const struct unit *unit, const struct item *item, uint64
     for (uint64_t tile = first; tile < end; tile++) {
         float *scores = unit->scores + (tile - first) * AH_TILE_SUMS;
         ah_attention_multiply(scores, attention, key_of(unit, tile - block),
-                              ah_attention_between(attention, tile, tile + 1), item->query);
+                              ah_attention_between(attention->keys, tile, tile + 1), item->query);
         attention->steps->scale(scores, attention->factor, ah_attention_limit(&limits, &item->sight, tile),
                                 ret_max);
     }
@@ -196,7 +200,7 @@ static void attend_block(const struct unit *unit, const struct item *item, uint6
 {
     const struct ah_attention *attention = unit->attention;
     const uint64_t first = block > item->sight.first_tile ? block : item->sight.first_tile;
-    const uint64_t end = ah_attention_end(block, item->sight.strip);
+    const uint64_t end = ah_attention_end(block, item->sight.last_tile);
     float max[LANES];
     if (first >= end)
         return;
@@ -208,7 +212,7 @@ static void attend_block(const struct unit *unit, const struct item *item, uint6
     struct ah_tile_operands operands = {
         .a_bytes = AH_TILE_ROW_BYTES,
         .b = unit->scores,
-        .words = ah_attention_words(attention, ah_attention_between(attention, first, end)),
+        .words = ah_attention_words(attention, ah_attention_between(attention->keys, first, end)),
     };
     for (uint64_t panel = 0; panel < attention->panels; panel++) {
         operands.a = unit->value + panel * AH_ATTENTION_A_BYTES + before * sizeof(uint32_t);

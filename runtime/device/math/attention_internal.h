@@ -8,7 +8,8 @@
  * strip, as tile.h lays out sums of tiles. So each query's numbers (largest score, sum, log) are in one lane, nothing
  * is summed across lanes, and one product writes weights in the order that the next one needs.
  *
- * SIGHT. Query q of a sequence sees keys max(docs[q], q - window + 1) to q, both included.
+ * SIGHT. The query at position q sees keys max(docs[q], q - window + 1) to q, both included. Query i of a sequence has
+ * position past + i.
  */
 #ifndef AH_RUNTIME_DEVICE_MATH_ATTENTION_INTERNAL_H
 #define AH_RUNTIME_DEVICE_MATH_ATTENTION_INTERNAL_H
@@ -88,7 +89,8 @@ struct ah_attention {
     unsigned char *workspace; /* workspace of thread 0 */
     uint64_t workspace_bytes; /* per thread */
     uint64_t group;           /* heads that share a head of k and v */
-    uint64_t strips;          /* strips per sequence, which is also its number of tiles */
+    uint64_t keys;            /* per sequence: past + seq */
+    uint64_t strips;          /* strips per sequence; without past also its number of tiles */
     uint64_t panels;          /* panels of 32 elements per head */
     uint64_t words;           /* packed words per head */
     uint64_t steps_per_head;  /* steps of AH_TILE_WORDS words */
@@ -98,7 +100,8 @@ struct ah_attention {
 /* The keys that a strip sees. */
 struct ah_attention_sight {
     uint64_t strip;
-    uint64_t first_tile;                /* first tile that any query sees; the last one is tile `strip` */
+    uint64_t position;                  /* of the strip's first query */
+    uint64_t first_tile, last_tile;     /* first and last tile that any query sees */
     uint64_t masked_tiles;              /* in tiles before this one, some query misses a key */
     uint64_t first[AH_ATTENTION_STRIP]; /* first key that each query sees */
 };
@@ -106,6 +109,7 @@ struct ah_attention_sight {
 /* The `count` rows of a head from token `first` of one sequence on. */
 struct ah_attention_rows {
     const struct ah_math_matrix *matrix;
+    uint64_t length; /* rows per sequence: of queries or of keys */
     uint64_t sequence;
     uint64_t head;
     uint64_t first;
@@ -140,12 +144,11 @@ void ah_attention_look(struct ah_attention_sight *ret_sight, const struct ah_att
 const struct ah_attention_limits *ah_attention_limit(struct ah_attention_limits *limits,
                                                      const struct ah_attention_sight *sight, uint64_t tile);
 
-/* Returns the number of tokens in tiles (or strips) [first, end); a sequence's last tile may be short. */
-static inline uint64_t ah_attention_between(const struct ah_attention *attention, uint64_t first,
-                                            uint64_t end)
+/* Returns the number of tokens in tiles (or strips) [first, end) of `length` tokens; the last tile may be short. */
+static inline uint64_t ah_attention_between(uint64_t length, uint64_t first, uint64_t end)
 {
-    const uint64_t last = end * AH_ATTENTION_TILE, seq = attention->sizes.seq;
-    return (last < seq ? last : seq) - first * AH_ATTENTION_TILE;
+    const uint64_t last = end * AH_ATTENTION_TILE;
+    return (last < length ? last : length) - first * AH_ATTENTION_TILE;
 }
 
 /* Returns the end of a block's seen tiles, `last` being the last tile seen. */

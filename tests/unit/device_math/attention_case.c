@@ -167,8 +167,8 @@ void attention_case_init(struct attention_run *run, const struct attention_data 
         (struct ah_op){AH_OP_ATTENTION_BACKWARD,
                        {r[DQ], r[DK], r[DV], r[DOUT], r[Q], r[K], r[V], r[OUT], r[LSE], r[DOCS], r[DELTA]},
                        {{0}}};
-    run->forward.u.attention =
-        (struct ah_op_attention){s->batch, s->seq, s->heads, s->kv_heads, s->head_dim, s->window, d->scale};
+    run->forward.u.attention = (struct ah_op_attention){s->batch,    s->seq,    s->heads, s->kv_heads,
+                                                        s->head_dim, s->window, d->scale, 0};
     run->backward.u.attention = run->forward.u.attention;
 }
 

@@ -75,3 +75,72 @@ void attention_check_one_key(const struct attention_runner *runner)
         for (size_t i = 0; i < 2; i++)
             check_one_key_of(runner, dtype, &shapes[i]);
 }
+
+/* Makes the run one of the last `queries` of each sequence. */
+static void keep_last(struct attention_run *run, uint32_t queries)
+{
+    struct ah_op_attention *sizes = &run->forward.u.attention;
+    const uint64_t width = attention_case_width(&run->data->shape, Q), seq = sizes->seq;
+    for (uint64_t i = 0; i < sizes->batch * queries * width; i++) {
+        const uint64_t sequence = i / width / queries,
+                       row = sequence * seq + seq - queries + i / width % queries;
+        attention_case_put(run, Q, i, run->data->q[row * width + i % width]);
+    }
+    sizes->past = (uint32_t)seq - queries;
+    sizes->seq = queries;
+}
+
+static double *outputs_of(const struct attention_run *run, uint64_t *ret_n)
+{
+    const struct attention_shape *shape = &run->data->shape;
+    const uint64_t rows = attention_exact_rows(shape), width = attention_case_width(shape, OUT);
+    double *values = malloc(sizeof *values * rows * (width + shape->heads));
+    for (uint64_t i = 0; i < rows * width; i++)
+        values[i] = attention_case_get(run, OUT, i);
+    for (uint64_t i = 0; i < rows * shape->heads; i++)
+        values[rows * width + i] = attention_case_get(run, LSE, i);
+    *ret_n = rows * width;
+    return values;
+}
+
+static void check_last(const struct attention_runner *runner, const struct attention_data *d,
+                       enum ah_dtype dtype, uint32_t queries)
+{
+    const struct attention_shape *shape = &d->shape;
+    const uint64_t width = attention_case_width(shape, OUT), seq = shape->seq;
+    struct attention_run run;
+    uint64_t lse;
+    attention_case_init(&run, d, dtype, dtype);
+    runner->forward(runner->context, &run);
+    double *whole = outputs_of(&run, &lse);
+    keep_last(&run, queries);
+    runner->forward(runner->context, &run);
+    for (uint64_t i = 0; i < shape->batch * queries * width; i++) {
+        const uint64_t row = i / width / queries * seq + seq - queries + i / width % queries;
+        if (attention_case_get(&run, OUT, i) != whole[row * width + i % width])
+            fail_msg("out of query %u of the last %u of %u is %g, not %g", (unsigned)(i / width % queries),
+                     queries, shape->seq, attention_case_get(&run, OUT, i), whole[row * width + i % width]);
+    }
+    for (uint64_t i = 0; i < (uint64_t)shape->batch * shape->heads * queries; i++)
+        assert_true(attention_case_get(&run, LSE, i) ==
+                    whole[lse + i / queries * seq + seq - queries + i % queries]);
+    free(whole);
+    free(run.arena);
+}
+
+void attention_check_past(const struct attention_runner *runner)
+{
+    static const struct attention_shape shapes[] = {{1, 140, 2, 1, 64, 0, DOCS_NONE, true, 0},
+                                                    {2, 97, 2, 2, 24, 0, DOCS_NONE, true, 0},
+                                                    {1, 97, 2, 1, 8, 40, DOCS_NONE, true, 0},
+                                                    {1, 96, 3, 1, 16, 5, DOCS_NONE, true, 0}};
+    static const uint32_t queries[] = {1, 32, 95};
+    for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++)
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+            struct attention_data d;
+            attention_case_data(runner->random, &d, &shapes[i], dtype);
+            for (size_t n = 0; n < sizeof queries / sizeof *queries; n++)
+                check_last(runner, &d, dtype, queries[n]);
+            attention_case_release(&d);
+        }
+}

@@ -13,6 +13,7 @@
 struct attention_runner {
     /* Runs forward and then backward in the arena. Fails the test if anything except their outputs changes. */
     void (*both)(void *context, struct attention_run *run);
+    void (*forward)(void *context, struct attention_run *run); /* likewise; for attention_check_past() */
     void *context;
     uint64_t *random;
 };
@@ -26,5 +27,8 @@ void attention_check_large_scores(const struct attention_runner *runner);
 /* Checks queries that see exactly one key. Their output is that key's v, and the gradient of the score is 0. Most of
  * the queries see no key in the first tile read by their block. */
 void attention_check_one_key(const struct attention_runner *runner);
+
+/* Checks that the last queries of sequences alone, with all keys, have the bits that they have beside all queries. */
+void attention_check_past(const struct attention_runner *runner);
 
 #endif

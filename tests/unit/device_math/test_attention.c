@@ -175,26 +175,40 @@ static void run_both(void *context, struct attention_run *run)
     do_both(run, way->level, way->pool);
 }
 
+static void run_forward(void *context, struct attention_run *run)
+{
+    const struct way *way = context;
+    do_op(run, &run->forward, way->level, way->pool);
+}
+
 TEST_IN(attention, takes_both_types_at_once, setup, teardown)
 {
     struct fixture *f = *state;
     for (enum ah_tile_level level = AH_TILE_PORTABLE; level <= f->top; level++)
         attention_check_both_types(
-            &(struct attention_runner){run_both, &(struct way){level, f->pools[1]}, &f->random});
+            &(struct attention_runner){run_both, run_forward, &(struct way){level, f->pools[1]}, &f->random});
 }
 
 TEST_IN(attention, bears_large_scores, setup, teardown)
 {
     struct fixture *f = *state;
     attention_check_large_scores(
-        &(struct attention_runner){run_both, &(struct way){f->top, f->pools[1]}, &f->random});
+        &(struct attention_runner){run_both, run_forward, &(struct way){f->top, f->pools[1]}, &f->random});
 }
 
 TEST_IN(attention, of_one_key_is_its_value, setup, teardown)
 {
     struct fixture *f = *state;
     attention_check_one_key(
-        &(struct attention_runner){run_both, &(struct way){f->top, f->pools[2]}, &f->random});
+        &(struct attention_runner){run_both, run_forward, &(struct way){f->top, f->pools[2]}, &f->random});
+}
+
+TEST_IN(attention, of_last_queries_has_their_bits, setup, teardown)
+{
+    struct fixture *f = *state;
+    for (enum ah_tile_level level = AH_TILE_PORTABLE; level <= f->top; level++)
+        attention_check_past(
+            &(struct attention_runner){run_both, run_forward, &(struct way){level, f->pools[2]}, &f->random});
 }
 
 /* If no query of a strip sees a tile, the tile is not multiplied. So NaN in one document's k, v and dout reaches no

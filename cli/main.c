@@ -18,6 +18,7 @@ static const struct ah_verb *const verbs[] = {
     &ah_verb_finetune,
     &ah_verb_run,
     &ah_verb_merge,
+    &ah_verb_sample,
     &ah_verb_status,
     &ah_verb_report,
     &ah_verb_check,

@@ -17,6 +17,7 @@ extern const struct ah_verb ah_verb_tokenize;
 extern const struct ah_verb ah_verb_finetune;
 extern const struct ah_verb ah_verb_run;
 extern const struct ah_verb ah_verb_merge;
+extern const struct ah_verb ah_verb_sample;
 extern const struct ah_verb ah_verb_status;
 extern const struct ah_verb ah_verb_report;
 extern const struct ah_verb ah_verb_compare;

@@ -36,9 +36,8 @@ static const struct {
     {" train pretrain fit ",
      "'autohete plan MODEL -o plan.json' plans the training, 'autohete run plan.json --data FILE' trains"},
     {" fine-tune sft lora ", "'autohete finetune MODEL DATA -o OUT' does all of it"},
-    {" generate chat infer serve predict sample ",
-     "autohete does not generate text; a checkpoint is a Hugging Face folder: load it with transformers, "
-     "vLLM or llama.cpp"},
+    {" generate chat infer predict ", "'autohete sample DIR PROMPT' shows what a model says"},
+    {" serve ", "a checkpoint is a Hugging Face folder: serve it with vLLM, llama.cpp or transformers"},
     {" eval evaluate validate test ",
      "'autohete run' measures the loss on held-out data with '--valid FILE'"},
     {" tokenise prepare preprocess ", "'autohete tokenize INPUT... --model DIR -o FOLDER' makes token files"},

@@ -4,6 +4,7 @@
  */
 #include "cli/plan/lora.h"
 
+#include "runtime/model/adapter.h"
 #include "runtime/model/weight_names.h"
 #include "runtime/schedule/trainable.h"
 
@@ -110,16 +111,6 @@ static bool names_matrix(const struct ah_model *model, const char *pattern, uint
            names_it(pattern, strrchr(module, '.') + 1);
 }
 
-static bool can_have(const struct ah_model *model, enum ah_lora matrix)
-{
-    const bool fused = model->family == AH_FAMILY_GPT2;
-    if (matrix == AH_LORA_Q || matrix == AH_LORA_K || matrix == AH_LORA_V)
-        return !fused;
-    if (matrix == AH_LORA_GATE)
-        return model->activation == AH_MODEL_SILU_GATED;
-    return matrix != AH_LORA_QKV || fused;
-}
-
 static int apply_pattern(const struct ah_model *model, const char *pattern, uint32_t *on,
                          struct ah_error *err)
 {
@@ -127,7 +118,7 @@ static int apply_pattern(const struct ah_model *model, const char *pattern, uint
     bool matched = false;
     for (uint64_t layer = 0; layer < model->layers; layer++)
         for (unsigned i = 0; i < AH_LORA_MATRICES; i++) {
-            if (!can_have(model, (enum ah_lora)i) ||
+            if (!ah_adapter_possible(model, (enum ah_lora)i) ||
                 !names_matrix(model, pattern + excludes, layer, (enum ah_lora)i))
                 continue;
             matched = true;

@@ -9,6 +9,7 @@
 #ifndef AH_RUNTIME_MODEL_ADAPTER_H
 #define AH_RUNTIME_MODEL_ADAPTER_H
 
+#include "base/arena.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "schemas/model.h"
@@ -38,6 +39,21 @@ struct ah_adapter_facts {
 
 /* Reads the config in `folder`. AH_E_UNSUPPORTED names a setting that we lack; AH_E_IO, AH_E_DOCUMENT, AH_E_MEMORY. */
 int ah_adapter_read(const char *folder, struct ah_adapter_facts *ret_facts, struct ah_error *err);
+
+/* True if a model of this shape has the matrix, under a name of its own in files. */
+bool ah_adapter_possible(const struct ah_model *model, enum ah_lora matrix);
+
+/* What an adapter's files have: adapters, and for each block a mask of its tensors that are in the file. */
+struct ah_adapter_found {
+    struct ah_model_lora lora; /* of the model with this adapter; `on` is that below */
+    unsigned on[AH_LORA_MATRICES];
+    uint32_t *trained; /* in the arena; of ah_model_tensors() of that model */
+};
+
+/* Finds what the adapter in `folder` has, for a model without adapters. AH_E_MISMATCH: the file has no tensor of such a
+ * model. AH_E_UNSUPPORTED: layers have adapters of different matrices. Errors of ah_adapter_read(). */
+int ah_adapter_find(const struct ah_model *model, const char *folder, struct ah_arena *arena,
+                    struct ah_adapter_found *ret_found, struct ah_error *err);
 
 /* Checks that the adapter in `folder` computes what the model's adapters do: rank, factor, and nothing that we lack.
  * AH_E_MISMATCH says what to plan with; AH_E_UNSUPPORTED names the setting; AH_E_IO, AH_E_DOCUMENT, AH_E_MEMORY. */

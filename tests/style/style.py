@@ -47,6 +47,7 @@ ROOMS = {
     "runtime/run": ["base", "schemas", "runtime/schedule", "runtime/device", "runtime/device/cpu", "runtime/model", "runtime/comm",
                     "runtime/comm/loop", "runtime/train", "runtime/train/data", "runtime/train/checkpoint", "profiler", "planner",
                     "planner/cluster"],
+    "runtime/sample": ["base", "schemas", "runtime/schedule", "runtime/device", "runtime/model", "runtime/train"],
     "cli": None,  # may use every room
 }
 

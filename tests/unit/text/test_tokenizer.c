@@ -223,3 +223,29 @@ TEST(tokenizer, has_32_bits_for_places)
     CHECK_OK(ah_made_tokens_end(&made, &err), err);
     ah_text_ids_release(&made.ends);
 }
+
+TEST(tokenizer, isolates_matches)
+{
+    assert_int_equal(encode_long("{" MODEL "}", "aba", 3, AH_OK, ""), 2);
+    assert_int_equal(encode_long(SPLIT("b"), "aba", 3, AH_OK, ""), 3);
+}
+
+TEST(tokenizer, finds_the_longest_added_token)
+{
+    const size_t n =
+        encode_long("{" MODEL ", \"added_tokens\": [{\"id\": 3, \"content\": \"a\"}, {\"id\": 4, "
+                    "\"content\": \"ab\"}]}",
+                    "ab", 2, AH_OK, "");
+    assert_int_equal(n, 1);
+}
+
+/* No merge makes this word. */
+TEST(tokenizer, takes_whole_words)
+{
+    const size_t n =
+        encode_long("{\"model\": {\"ignore_merges\": true, \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, "
+                    "\"merges\": []}, \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": "
+                    "{\"Regex\": \"ab\"}, \"behavior\": \"Isolated\"}}",
+                    "ab", 2, AH_OK, "");
+    assert_int_equal(n, 1);
+}

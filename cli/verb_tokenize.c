@@ -69,13 +69,15 @@ static int find_end(const struct ah_text_tokenizer *tokenizer, const char *word,
     for (size_t i = 0; i < sizeof ends / sizeof *ends && !word && end == UINT32_MAX; i++)
         end = ah_text_tokenizer_id(tokenizer, ends[i]);
     if (word && strcmp(word, "none") != 0) {
-        const bool number = word[strspn(word, "0123456789")] == '\0';
-        end = number ? (uint32_t)strtoul(word, NULL, 10) : ah_text_tokenizer_id(tokenizer, word);
-        if (end >= ah_text_tokenizer_vocabulary(tokenizer))
+        const uint64_t vocabulary = ah_text_tokenizer_vocabulary(tokenizer);
+        const bool is_number = *word && word[strspn(word, "0123456789")] == '\0';
+        const uint64_t number = is_number ? strtoull(word, NULL, 10) : ah_text_tokenizer_id(tokenizer, word);
+        end = number < vocabulary ? (uint32_t)number : UINT32_MAX;
+        if (number >= vocabulary)
             return ah_error_set(err, AH_E_USAGE,
                                 "'--end' '%s' is no token of a vocabulary of %" PRIu64
                                 "; '--end none' adds none",
-                                word, ah_text_tokenizer_vocabulary(tokenizer));
+                                word, vocabulary);
     }
     *ret_end = end;
     return AH_OK;

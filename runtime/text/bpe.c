@@ -2,7 +2,8 @@
  *
  * Byte-pair encoding: a word's symbols are merged, the pair of the lowest rank first, the leftmost of equal ones, until
  * no pair can be merged. Symbols are a linked list; a heap has the pairs. A pair in the heap may be outdated: then its
- * symbols are not what they were, and it is passed over.
+ * symbols are not what they were, and it is passed over. Places in the list have 32 bits, so a word has fewer bytes
+ * than NOBODY.
  *
  * Source: Word::merge_all() and BPE::merge_word() of huggingface/tokenizers.
  */
@@ -200,6 +201,12 @@ int ah_text_bpe_word(struct ah_text_bpe *bpe, const struct ah_text_tokenizer *to
     bpe->n = 0;
     if (!word.size)
         return AH_OK;
+    if (word.size >= NOBODY)
+        return ah_error_set(
+            err, AH_E_UNSUPPORTED,
+            "a word of %zu bytes is too long for this tokenizer; split the text into documents of "
+            "less than 4 GiB",
+            word.size);
     if (!add_word(bpe, tokenizer, word) || !merge_all(bpe, tokenizer))
         return ah_error_memory(err);
     for (uint32_t at = bpe->n ? 0 : NOBODY; at != NOBODY; at = bpe->symbols[at].after)

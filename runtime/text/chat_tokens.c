@@ -47,6 +47,15 @@ int ah_made_tokens_add(const struct ah_text_tokenizer *tokenizer, const char *te
     return AH_OK;
 }
 
+int ah_made_tokens_end(struct ah_made_tokens *made, struct ah_error *err)
+{
+    if (made->ids.n > UINT32_MAX)
+        return ah_error_set(err, AH_E_UNSUPPORTED,
+                            "has %zu tokens, more than a document may have; split it into several",
+                            made->ids.n);
+    return ah_text_ids_add(&made->ends, (uint32_t)made->ids.n) ? AH_OK : ah_error_memory(err);
+}
+
 static void release(struct rendered *rendered)
 {
     ah_buffer_release(&rendered->text);
@@ -164,9 +173,7 @@ static int add_document(struct chatting *chatting, const struct rendered *render
         chatting->counts->apart += !same;
     }
     ah_text_ids_release(&whole);
-    if (!rc && !ah_text_ids_add(&made->ends, (uint32_t)made->ids.n))
-        rc = ah_error_memory(chatting->err);
-    return rc;
+    return rc ? rc : ah_made_tokens_end(made, chatting->err);
 }
 
 static bool begins_with(const struct ah_buffer *whole, const struct ah_buffer *begin, size_t size)
@@ -248,11 +255,9 @@ static void count_special(const struct chatting *chatting)
 
 static int add_all(struct chatting *chatting, const struct rendered *whole)
 {
-    int rc = ah_made_tokens_add(chatting->options->tokenizer, whole->text.data, whole->text.size, true,
-                                chatting->made, chatting->err);
-    if (!rc && !ah_text_ids_add(&chatting->made->ends, (uint32_t)chatting->made->ids.n))
-        rc = ah_error_memory(chatting->err);
-    return rc;
+    const int rc = ah_made_tokens_add(chatting->options->tokenizer, whole->text.data, whole->text.size, true,
+                                      chatting->made, chatting->err);
+    return rc ? rc : ah_made_tokens_end(chatting->made, chatting->err);
 }
 
 int ah_chat_tokens(const struct ah_token_files_options *options, const struct ah_chat_message *messages,

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { FILE_MAX_BYTES = 512 << 20, IDS_MAX = 1 << 24, ADDED_MAX = 1 << 16 };
+enum { FILE_MAX_BYTES = 512 << 20, IDS_MAX = 1 << 24, ADDED_MAX = 1 << 16, NORMAL_MAX_BYTES = 64 };
 
 /* The pattern of ByteLevel with `use_regex`, from GPT-2. */
 static const char gpt2_pattern[] =
@@ -146,15 +146,21 @@ static int read_normal(const struct reading *reading, struct ah_cursor step, con
     } else if (!strcmp(type, "Prepend")) {
         *normal = (struct ah_text_normal){.kind = AH_TEXT_NORMAL_PREPEND,
                                           .to = piece_of(text_of(reading, step, "prepend"))};
+        if (!normal->to.at)
+            return broken(reading, "the normalizer 'Prepend' has no text");
     } else if (!strcmp(type, "Replace") && find_key(reading, step, "pattern", &pattern)) {
         *normal = (struct ah_text_normal){.kind = AH_TEXT_NORMAL_REPLACE,
                                           .from = piece_of(text_of(reading, pattern, "String")),
                                           .to = piece_of(text_of(reading, step, "content"))};
         if (!normal->from.size)
             return refuse(reading, "the normalizer 'Replace' with a pattern");
+        if (!normal->to.at)
+            return broken(reading, "the normalizer 'Replace' has no content");
     } else {
         return refuse_named(reading, "the normalizer", type);
     }
+    if (normal->to.size > NORMAL_MAX_BYTES)
+        return refuse(reading, "a normalizer that writes more than 64 bytes at once");
     tokenizer->n_normals++;
     return AH_OK;
 }
@@ -425,6 +431,8 @@ static int normalize_added(const struct reading *reading)
         if (!token->normalized)
             continue;
         int rc = ah_text_normalize(tokenizer, token->text, &normal, reading->err);
+        if (!rc && !normal.size) /* it would be found everywhere */
+            rc = refuse(reading, "an added token whose normal form is empty");
         const char *text = rc ? NULL : ah_arena_strndup(&tokenizer->arena, normal.data, normal.size);
         token->text = piece_of(text);
         ah_buffer_release(&normal);

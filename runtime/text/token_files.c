@@ -65,7 +65,8 @@ static int encode_document(const struct ah_token_files_options *options, struct 
         if (!ah_text_ids_add(&made->ids, options->end) || made->learned.failed)
             rc = ah_error_memory(err);
     }
-    return rc || ah_text_ids_add(&made->ends, (uint32_t)made->ids.n) ? rc : ah_error_memory(err);
+    rc = rc ? rc : ah_made_tokens_end(made, err);
+    return rc && pending->record.place ? ah_error_prefix(err, rc, "%s", pending->record.place) : rc;
 }
 
 static int encode_conversation(const struct ah_token_files_options *options, struct pending *pending)
@@ -169,12 +170,14 @@ static size_t cut_of(const struct ah_record_part *text, double share)
 }
 
 /* Takes a whole file of text, which is borrowed only until this returns. */
-static int take_text(struct making *making, const struct ah_record_part *text, uint64_t bytes,
+static int take_text(struct making *making, const struct ah_record *record, uint64_t bytes,
                      struct ah_error *err)
 {
+    const struct ah_record_part *text = &record->parts[0];
     const size_t cut = cut_of(text, making->options->held_out);
-    const struct ah_record first = {.parts = {{text->text, cut, true}}, .n = 1};
-    const struct ah_record second = {.parts = {{text->text + cut, text->size - cut, true}}, .n = 1};
+    const struct ah_record first = {.parts = {{text->text, cut, true}}, .n = 1, .place = record->place};
+    const struct ah_record second = {
+        .parts = {{text->text + cut, text->size - cut, true}}, .n = 1, .place = record->place};
     int rc = finish_batch(making, 0, err);
     if (rc)
         return rc;
@@ -220,7 +223,7 @@ static int take_record(void *context, const struct ah_record *record, uint64_t b
     const uint64_t i = making->records++;
     const bool held_out = (uint64_t)((double)(i + 1) * share) > (uint64_t)((double)i * share);
     if (record->is_text)
-        return take_text(making, &record->parts[0], bytes, err);
+        return take_text(making, record, bytes, err);
     const int rc = copy_record(making, record, held_out, err);
     const bool full = making->n_batch == BATCH_DOCUMENTS || making->batch_bytes >= BATCH_BYTES;
     return rc || !full ? rc : finish_batch(making, bytes, err);

@@ -26,9 +26,12 @@ struct ah_made_tokens {
     struct ah_text_ids ends;  /* of its documents */
 };
 
-/* Appends the text's tokens. AH_E_MEMORY. */
+/* Appends the text's tokens. The errors of ah_text_encode(). */
 int ah_made_tokens_add(const struct ah_text_tokenizer *tokenizer, const char *text, size_t size, bool learned,
                        struct ah_made_tokens *made, struct ah_error *err);
+
+/* Ends a document. AH_E_UNSUPPORTED: the record has 2^32 tokens or more; AH_E_MEMORY. */
+int ah_made_tokens_end(struct ah_made_tokens *made, struct ah_error *err);
 
 /* Appends the documents of a conversation, and counts what was unusual. AH_E_UNSUPPORTED: the template refuses it, or
  * its answers cannot be told from the rest. AH_E_MEMORY. */

@@ -36,6 +36,8 @@ static int fail_open(const struct ah_shards *shards, struct ah_error *err)
 {
     char path[PATH_MAX];
     const int cause = errno;
+    if (shards->bytes.failed)
+        return ah_error_memory(err);
     const int rc = name_file(shards, shards->counts.files - 1, AH_SHARD_TOKENS, ".tmp", path, err);
     errno = cause;
     return rc ? rc : fail(path, err);
@@ -70,17 +72,26 @@ static bool write_header(const struct ah_shards *shards)
     return !fseek(file, 0, SEEK_SET) && fwrite(header, sizeof header, 1, file) == 1;
 }
 
+/* Keeps the first cause of a failure. */
+static void note(bool done, int *cause)
+{
+    if (!done && !*cause)
+        *cause = errno;
+}
+
 int ah_shards_close(struct ah_shards *shards, struct ah_error *err)
 {
     if (!shards->open[AH_SHARD_TOKENS])
         return AH_OK;
-    bool good = write_header(shards);
+    int cause = 0;
+    note(write_header(shards), &cause);
     for (int file = 0; file < AH_SHARD_FILES; file++) {
-        good = !fflush(shards->open[file]) && !fsync(fileno(shards->open[file])) && good;
-        good = !fclose(shards->open[file]) && good;
+        note(!fflush(shards->open[file]) && !fsync(fileno(shards->open[file])), &cause);
+        note(!fclose(shards->open[file]), &cause);
         shards->open[file] = NULL;
     }
-    return good ? AH_OK : fail_open(shards, err);
+    errno = cause;
+    return cause ? fail_open(shards, err) : AH_OK;
 }
 
 static int begin_files(struct ah_shards *shards, struct ah_error *err)
@@ -124,12 +135,13 @@ static bool put_tokens(struct ah_shards *shards, const uint32_t *ids, const unsi
         ah_buffer_append(bytes, token, width);
         shards->counts.learned += learned && learned[i];
     }
-    bool good = !bytes->failed && fwrite(bytes->data, width, n, shards->open[AH_SHARD_TOKENS]) == n;
+    if (bytes->failed || fwrite(bytes->data, width, n, shards->open[AH_SHARD_TOKENS]) != n)
+        return false;
     ah_buffer_clear(bytes);
     for (size_t i = 0; i < n && !learned; i++)
         ah_buffer_append(bytes, "", 1);
-    good = good && !bytes->failed &&
-           fwrite(learned ? (const void *)learned : bytes->data, 1, n, shards->open[AH_SHARD_MASK]) == n;
+    const bool good = !bytes->failed && fwrite(learned ? (const void *)learned : bytes->data, 1, n,
+                                               shards->open[AH_SHARD_MASK]) == n;
     shards->in_file += n;
     shards->counts.tokens += n;
     return good;

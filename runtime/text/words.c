@@ -103,6 +103,27 @@ static int hand_on(const struct splitting *splitting, struct ah_text_piece text)
     return text.size ? split_by(&rest, text) : AH_OK;
 }
 
+/* Finds the next match. The stack of JIT code is small; where it does not suffice, the interpreter uses the heap. */
+static int find_match(const struct ah_text_pattern *pattern, struct ah_text_piece text, size_t from,
+                      pcre2_match_data *match)
+{
+    const int found =
+        pcre2_match(pattern->code, (PCRE2_SPTR)text.at, text.size, from, PCRE2_NO_UTF_CHECK, match, NULL);
+    return found == PCRE2_ERROR_JIT_STACKLIMIT
+               ? pcre2_match(pattern->code, (PCRE2_SPTR)text.at, text.size, from,
+                             PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match, NULL)
+               : found;
+}
+
+static int fail_match(int found, struct ah_error *err)
+{
+    PCRE2_UCHAR8 why[128] = "";
+    pcre2_get_error_message(found, why, sizeof why);
+    return ah_error_set(err, AH_E_FAILED,
+                        "the tokenizer's pattern fails on this text (%s); split it into shorter documents",
+                        (const char *)why);
+}
+
 static int split_pattern(const struct splitting *splitting, const struct ah_text_pattern *pattern,
                          struct ah_text_piece text)
 {
@@ -110,13 +131,11 @@ static int split_pattern(const struct splitting *splitting, const struct ah_text
     size_t done = 0, from = 0;
     int rc = match ? AH_OK : ah_error_memory(splitting->err);
     while (!rc && from < text.size) {
-        const int found =
-            pcre2_match(pattern->code, (PCRE2_SPTR)text.at, text.size, from, PCRE2_NO_UTF_CHECK, match, NULL);
+        const int found = find_match(pattern, text, from, match);
         if (found == PCRE2_ERROR_NOMATCH)
             break;
         if (found < 0) {
-            rc = ah_error_set(splitting->err, AH_E_FAILED,
-                              "the tokenizer's pattern fails on this text (PCRE2 error %d)", found);
+            rc = fail_match(found, splitting->err);
             break;
         }
         const PCRE2_SIZE *place = pcre2_get_ovector_pointer(match);

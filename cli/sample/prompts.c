@@ -161,6 +161,9 @@ int ah_prompts_encode(const struct ah_prompts *prompts, const char *prompt, stru
 {
     struct ah_buffer text = {0};
     struct ah_chat_span spans[3];
+    const uint32_t first = ah_text_tokenizer_first(prompts->tokenizer);
+    if (!prompts->chat && first != UINT32_MAX && !ah_text_ids_add(ids, first))
+        return ah_error_memory(err);
     if (!prompts->chat)
         return ah_text_encode(prompts->tokenizer, prompt, strlen(prompt), ids, err);
     int rc = render(prompts, prompt, NULL, spans, &text, err);

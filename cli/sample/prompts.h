@@ -44,7 +44,8 @@ int ah_prompts_open(struct ah_prompts *ret_prompts, const struct ah_prompts_opti
                     struct ah_error *err);
 void ah_prompts_close(struct ah_prompts *prompts);
 
-/* Appends the tokens of the whole text that the prompt begins. */
+/* Appends the tokens of the whole text that the prompt begins. Without a chat template, the tokenizer's special token
+ * comes first, if it puts one before a text. */
 int ah_prompts_encode(const struct ah_prompts *prompts, const char *prompt, struct ah_text_ids *ids,
                       struct ah_error *err);
 

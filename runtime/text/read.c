@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads tokenizer.json. Every setting that changes ids is read or refused; those of decoding and of special tokens
- * around a text (`decoder`, `post_processor`, `truncation`, `padding`) do not matter here.
+ * Reads tokenizer.json. Every setting that changes ids is read or refused; `decoder`, `truncation` and `padding` do not
+ * matter here. Of special tokens around a text (`post_processor`), only the one before it is known.
  *
  * Source: the serialisations in huggingface/tokenizers.
  */
@@ -445,6 +445,19 @@ static int normalize_added(const struct reading *reading)
     return AH_OK;
 }
 
+/* Finds the special token that stands before a text. Other steps of a 'post_processor' add none there. */
+static int read_template(const struct reading *reading, struct ah_cursor step, const char *type)
+{
+    struct ah_cursor list, token;
+    if (strcmp(type, "TemplateProcessing") != 0 || !find_key(reading, step, "single", &list) ||
+        !ah_cursor_enter(&list, '[') || !ah_cursor_next(&list, ']') ||
+        !find_key(reading, list, "SpecialToken", &token))
+        return AH_OK;
+    const char *text = text_of(reading, token, "id");
+    reading->tokenizer->first = text ? ah_text_tokenizer_id(reading->tokenizer, text) : AH_TEXT_NONE;
+    return AH_OK;
+}
+
 /* ---- the file ---- */
 
 static int read_all(const struct reading *reading, const struct ah_buffer *text)
@@ -459,6 +472,8 @@ static int read_all(const struct reading *reading, const struct ah_buffer *text)
     if (!rc && find_key(reading, root, "pre_tokenizer", &step))
         rc = read_steps(reading, step, "pretokenizers", read_split);
     rc = rc ? rc : read_added(reading, root);
+    if (!rc && find_key(reading, root, "post_processor", &step))
+        rc = read_steps(reading, step, "processors", read_template);
     return rc ? rc : normalize_added(reading);
 }
 
@@ -474,6 +489,7 @@ int ah_text_tokenizer_open(struct ah_text_tokenizer **ret_tokenizer, const char 
     if (!tokenizer)
         return ah_error_memory(err);
     const struct reading reading = {tokenizer, file, err};
+    tokenizer->first = AH_TEXT_NONE;
     int rc = ah_file_check_regular(file, err);
     rc = rc ? rc : ah_file_read(file, FILE_MAX_BYTES, &text, err);
     rc = rc ? rc : read_all(&reading, &text);
@@ -508,4 +524,9 @@ uint32_t ah_text_tokenizer_id(const struct ah_text_tokenizer *tokenizer, const c
             !memcmp(tokenizer->added[i].text.at, text, piece.size))
             return tokenizer->added[i].id;
     return ah_text_vocabulary_find(&tokenizer->vocabulary, piece);
+}
+
+uint32_t ah_text_tokenizer_first(const struct ah_text_tokenizer *tokenizer)
+{
+    return tokenizer->first;
 }

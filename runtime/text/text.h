@@ -40,6 +40,10 @@ uint64_t ah_text_tokenizer_vocabulary(const struct ah_text_tokenizer *tokenizer)
 /* Returns the id of the token with this text; UINT32_MAX if there is none. */
 uint32_t ah_text_tokenizer_id(const struct ah_text_tokenizer *tokenizer, const char *text);
 
+/* Returns the special token that stands before a text, such as "<s>", which ah_text_encode() leaves out; UINT32_MAX:
+ * there is none. */
+uint32_t ah_text_tokenizer_first(const struct ah_text_tokenizer *tokenizer);
+
 /* Appends the tokens of the text. AH_E_UNSUPPORTED: a word has 4 GiB or more, or the normal form is far longer than the
  * text; AH_E_FAILED: the tokenizer's pattern takes too long; AH_E_MEMORY. */
 int ah_text_encode(const struct ah_text_tokenizer *tokenizer, const char *text, size_t size,

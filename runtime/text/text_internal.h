@@ -120,6 +120,7 @@ struct ah_text_tokenizer {
     uint32_t byte_ids[256];   /* byte_fallback: by byte */
     uint32_t letter_ids[256]; /* on_bytes: by byte */
     uint64_t largest;         /* id + 1 */
+    uint32_t first;           /* the special token before a text; AH_TEXT_NONE: there is none */
 };
 
 struct ah_text_found ah_text_added_find(const struct ah_text_tokenizer *tokenizer, struct ah_text_piece text,

@@ -10,8 +10,11 @@
 #include "cli/frame/input.h"
 #include "cli/frame/interrupt.h"
 #include "cli/verbs.h"
+#include "runtime/run/devices.h"
 #include "schemas/model.h"
+#include "schemas/plan.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -31,7 +34,7 @@ extern char **environ;
 struct finetune_options {
     const char *output, *machine, *lora, *loss, *date;
     struct ah_option_list lora_on, train;
-    struct ah_option_integer seq, batch, steps, device_memory, host_memory;
+    struct ah_option_integer seq, batch, steps, samples, device_memory, host_memory;
     struct ah_option_real epochs, lr, val;
 };
 
@@ -54,6 +57,8 @@ static const struct ah_option finetune_table[] = {
     {"steps", 0, AH_OPTION_COUNT, "N", NULL, FIELD(steps), "steps, instead of --epochs"},
     {"lr", 0, AH_OPTION_REAL, "X", NULL, FIELD(lr), "as of 'run'"},
     {"val", 0, AH_OPTION_REAL, "SHARE", NULL, FIELD(val), "held out of the data (default 0.05; 0: nothing)"},
+    {"samples", 0, AH_OPTION_COUNT, "N", NULL, FIELD(samples),
+     "answers to show before and after training, to beginnings of the held-out documents (default 2)"},
     {"loss", 0, AH_OPTION_TEXT, "WORD", NULL, FIELD(loss), "as of 'tokenize'"},
     {"date", 0, AH_OPTION_TEXT, "DATE", NULL, FIELD(date), "as of 'tokenize'"},
     {"machine", 0, AH_OPTION_FILE, "MACHINE", NULL, FIELD(machine),
@@ -62,7 +67,7 @@ static const struct ah_option finetune_table[] = {
     {"host-memory", 0, AH_OPTION_BYTES, "SIZE", NULL, FIELD(host_memory), "as of 'plan'"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
-enum { WORDS_MAX = 4160, BATCH_MOST = 16, STEPS_WANTED = 50, COMMANDS_BYTES_MAX = 1 << 22 };
+enum { WORDS_MAX = 4160, BATCH_MOST = 16, STEPS_WANTED = 50, SAMPLES = 2, COMMANDS_BYTES_MAX = 1 << 22 };
 
 /* A command line that is being put together. Texts are in the arena. */
 struct command {
@@ -315,6 +320,16 @@ static int read_data(struct finetuning *tuning, uint64_t *ret_seq, uint64_t *ret
                                    tuning->options->output, tuning->options->output);
 }
 
+static bool has_gpu(void)
+{
+    const struct ah_device_driver *driver;
+    struct ah_device_info info;
+    struct ah_error err = {0};
+    uint32_t index;
+    size_t n = 0;
+    return !ah_devices_find("cuda", &driver, &index, &err) && !driver->probe(&info, 1, &n, &err) && n;
+}
+
 static int profile(struct finetuning *tuning)
 {
     struct ah_error err = {0};
@@ -323,6 +338,7 @@ static int profile(struct finetuning *tuning)
         return AH_OK;
     begin(tuning, "profile");
     add(&tuning->command, "--quick");
+    add_text(&tuning->command, "device", has_gpu() ? "cuda" : NULL);
     struct ah_buffer line = {0};
     print_command(&tuning->command, &line);
     int rc = line.failed ? ah_error_memory(tuning->err) : show_command(tuning, line.data, "$ ");
@@ -404,9 +420,80 @@ static int train(struct finetuning *tuning)
     if (!rc && !done) {
         rc = run_process(tuning);
         rc = rc ? rc : record(tuning, line.data);
+        tuning->at = tuning->done.size;
     }
     ah_buffer_release(&line);
     ah_buffer_release(&resume);
+    return rc;
+}
+
+/* ---- samples ---- */
+
+/* Writes the path of the newest checkpoint. Returns false if there is none. */
+static bool find_newest(const struct finetuning *tuning, char ret_path[PATH_MAX])
+{
+    char folder[PATH_MAX];
+    unsigned long long newest = 0, step;
+    snprintf(folder, sizeof folder, "%s/checkpoints", tuning->options->output);
+    DIR *entries = opendir(folder);
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        int end = 0;
+        if (sscanf(entry->d_name, "step-%llu%n", &step, &end) == 1 && !entry->d_name[end] && step > newest)
+            newest = step;
+    }
+    if (entries)
+        closedir(entries);
+    return newest && snprintf(ret_path, PATH_MAX, "%s/step-%08llu", folder, newest) < PATH_MAX;
+}
+
+/* Names the plan's device, unless that is the CPU. */
+static int add_device(struct finetuning *tuning)
+{
+    struct ah_document plan;
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/plan.json", tuning->options->output);
+    const int rc = ah_document_load(&plan, path, AH_DOCUMENT_PLAN, tuning->err);
+    if (rc)
+        return rc;
+    const enum ah_device_kind kind = plan.body.plan->numeric_signature.device;
+    if (kind != AH_DEVICE_CPU)
+        add_text(&tuning->command, "device", ah_words_device_kind[kind]);
+    ah_document_release(&plan);
+    return AH_OK;
+}
+
+/* Shows what the model says: the base, or with `newest` the trained one. If it cannot, training goes on without. */
+static int show_samples(struct finetuning *tuning, const char *newest)
+{
+    const struct finetune_options *options = tuning->options;
+    const char *base = tuning->cli->arguments.operands[0];
+    const char *set = exists(tuning, "data/val-00000.bin") ? "val" : "train";
+    const uint64_t count = options->samples.given ? options->samples.value : SAMPLES;
+    struct command *command = &tuning->command;
+    if (!count)
+        return AH_OK;
+    begin(tuning, "sample");
+    add(command, "%s", newest && !options->lora ? newest : base);
+    if (newest && options->lora)
+        add_text(command, "adapter", newest);
+    add(command, "--data");
+    add(command, "%s/data/%s-*.bin", options->output, set);
+    add(command, "--count");
+    add(command, "%" PRIu64, count);
+    add(command, "--max-tokens");
+    add(command, "48");
+    int rc = add_device(tuning);
+    rc = rc ? rc : do_command(tuning);
+    if (!rc || !tuning->status || tuning->status >= 128)
+        return rc;
+    ah_cli_tell(tuning->cli, AH_CLI_NOTE, "there are no samples, as 'autohete sample' ended with %d",
+                tuning->status);
+    tuning->status = 0;
+    struct ah_buffer line = {0};
+    print_command(command, &line);
+    rc = line.failed ? ah_error_memory(tuning->err) : record(tuning, line.data);
+    tuning->at = tuning->done.size;
+    ah_buffer_release(&line);
     return rc;
 }
 
@@ -454,12 +541,15 @@ static uint64_t choose_batch(const struct finetune_options *options, uint64_t se
 static int finetune(struct finetuning *tuning)
 {
     uint64_t seq = 0, sequences = 0;
+    char newest[PATH_MAX];
     int rc = open_folder(tuning);
     rc = rc ? rc : tokenize(tuning);
     rc = rc ? rc : read_data(tuning, &seq, &sequences);
     rc = rc ? rc : profile(tuning);
     rc = rc ? rc : plan(tuning, seq, choose_batch(tuning->options, sequences));
-    return rc ? rc : train(tuning);
+    rc = rc ? rc : show_samples(tuning, NULL);
+    rc = rc ? rc : train(tuning);
+    return rc || !find_newest(tuning, newest) ? rc : show_samples(tuning, newest);
 }
 
 static void report(struct finetuning *tuning)
@@ -508,7 +598,8 @@ const struct ah_verb ah_verb_finetune = {
     .description =
         "MODEL is a folder with config.json, safetensors and a tokenizer.json, DATA are text or JSON as for "
         "'tokenize'. The work is done by the verbs 'tokenize', 'profile' (if this machine has no profile), "
-        "'plan' and 'run'. Each is printed as one could have typed it, and OUT/commands.sh keeps those that "
+        "'plan', 'sample' and 'run'. Each is printed as one could have typed it, and OUT/commands.sh keeps "
+        "those that "
         "are done.\n\n"
         "Sequences are as long as 99 of 100 documents with a prompt need. A twentieth of the documents is "
         "held out; its loss is measured before the first step and at the end.\n\n"

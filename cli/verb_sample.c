@@ -7,6 +7,7 @@
 #include "cli/frame/emit.h"
 #include "cli/frame/input.h"
 #include "cli/frame/interrupt.h"
+#include "cli/sample/documents.h"
 #include "cli/sample/prompts.h"
 #include "cli/verbs.h"
 #include "runtime/model/adapter.h"
@@ -21,16 +22,20 @@
 
 struct sample_options {
     const char *adapter, *system, *date, *device, *dtype;
-    struct ah_option_integer max_tokens, device_memory, seed;
+    struct ah_option_list data;
+    struct ah_option_integer max_tokens, device_memory, seed, count;
     struct ah_option_real temperature, top_p;
     bool raw;
 };
 
-enum { MAX_TOKENS = 128 };
+enum { MAX_TOKENS = 128, COUNT = 3, COUNT_MOST = 256, PROMPT_SHOWN = 400 };
 #define FIELD(name) offsetof(struct sample_options, name)
 
 static const struct ah_option sample_table[] = {
     {"adapter", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(adapter), "an adapter of this model, as peft saves it"},
+    {"data", 0, AH_OPTION_FILES, "FILE", NULL, FIELD(data),
+     "instead of PROMPT: beginnings of documents of token files, up to what is learned"},
+    {"count", 0, AH_OPTION_COUNT, "N", NULL, FIELD(count), "with --data: the first N documents (default 3)"},
     {"max-tokens", 0, AH_OPTION_COUNT, "N", NULL, FIELD(max_tokens),
      "the most tokens of an answer (default 128)"},
     {"temperature", 0, AH_OPTION_REAL, "X", NULL, FIELD(temperature),
@@ -55,7 +60,8 @@ static const struct ah_option sample_table[] = {
 struct answer {
     const char *prompt;
     struct ah_text_ids read, said;
-    bool ended; /* by a token that ends a text */
+    struct ah_text_ids learned; /* with --data: what the document says */
+    bool ended;                 /* by a token that ends a text */
 };
 
 struct sampling {
@@ -72,6 +78,8 @@ struct sampling {
     double seconds;  /* for that */
     struct ah_pick pick;
     const atomic_int *stop;
+    unsigned char last_byte; /* of the answer */
+    uint64_t line_breaks;    /* at the end of the answer */
     struct ah_error *err;
 };
 
@@ -82,17 +90,62 @@ static uint64_t most_said(const struct sampling *sampling)
     return sampling->options->max_tokens.given ? sampling->options->max_tokens.value : MAX_TOKENS;
 }
 
-static int encode_prompts(struct sampling *sampling, uint32_t *ret_positions)
+/* Appends the texts of tokens. */
+static void put_texts(const struct sampling *sampling, const struct ah_text_ids *ids, struct ah_buffer *out)
+{
+    for (size_t i = 0; i < ids->n; i++) {
+        const char *text = ah_tokenizer_text(&sampling->texts, ids->items[i]);
+        ah_buffer_puts(out, text ? text : "");
+    }
+}
+
+static const char *text_of(const struct sampling *sampling, const struct ah_text_ids *ids)
+{
+    struct ah_buffer text = {0};
+    ah_buffer_puts(&text, "");
+    put_texts(sampling, ids, &text);
+    const char *kept = text.failed ? NULL : ah_arena_strndup(&sampling->cli->arena, text.data, text.size);
+    ah_buffer_release(&text);
+    return kept ? kept : "";
+}
+
+static int encode_prompts(struct sampling *sampling)
+{
+    int rc = AH_OK;
+    for (size_t i = 0; i < sampling->n && !rc; i++) {
+        struct answer *answer = &sampling->answers[i];
+        answer->prompt = sampling->cli->arguments.operands[i + 1];
+        rc = ah_prompts_encode(&sampling->prompts, answer->prompt, &answer->read, sampling->err);
+    }
+    return rc;
+}
+
+/* The prompts are beginnings of documents. */
+static int read_documents(struct sampling *sampling)
+{
+    const struct ah_option_list *data = &sampling->options->data;
+    struct ah_documents_prompt *prompts = ah_arena_array(&sampling->cli->arena, sampling->n, sizeof *prompts);
+    if (!prompts)
+        return ah_error_memory(sampling->err);
+    const int rc = ah_documents_find(data->items, data->n, sampling->model.body.model->vocabulary, prompts,
+                                     sampling->n, &sampling->n, sampling->err);
+    for (size_t i = 0; i < sampling->n; i++) {
+        struct answer *answer = &sampling->answers[i];
+        answer->read = prompts[i].prompt;
+        answer->learned = prompts[i].learned;
+        answer->prompt = text_of(sampling, &answer->read);
+    }
+    return rc;
+}
+
+/* Checks the prompts, and finds the most positions that a text may have. */
+static int measure_prompts(struct sampling *sampling, uint32_t *ret_positions)
 {
     const struct ah_model *model = sampling->model.body.model;
     const uint64_t positions = model->max_positions;
     uint64_t longest = 0;
     for (size_t i = 0; i < sampling->n; i++) {
         struct answer *answer = &sampling->answers[i];
-        answer->prompt = sampling->cli->arguments.operands[i + 1];
-        const int rc = ah_prompts_encode(&sampling->prompts, answer->prompt, &answer->read, sampling->err);
-        if (rc)
-            return rc;
         if (!answer->read.n)
             return ah_error_set(sampling->err, AH_E_USAGE, "prompt %zu has no token; give it some text",
                                 i + 1);
@@ -117,15 +170,26 @@ static double now_s(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Shows a token's text at once. */
+/* Shows a byte of an answer. Controls are not shown, nor, with --data, line breaks after two. */
+static void show_byte(struct sampling *sampling, unsigned char byte)
+{
+    const bool control = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F ||
+                         (sampling->last_byte == 0xC2 && byte >= 0x80 && byte < 0xA0);
+    sampling->line_breaks = byte == '\n' ? sampling->line_breaks + 1 : 0;
+    sampling->last_byte = byte;
+    if (!sampling->options->data.n || sampling->line_breaks <= 2)
+        ah_buffer_printf(&sampling->cli->out, "%c", control ? '?' : byte);
+}
+
+/* Shows a token's text at once. Characters may consist of several tokens. */
 static int show_token(struct sampling *sampling, uint32_t token)
 {
-    struct ah_cli *cli = sampling->cli;
     const char *text = ah_tokenizer_text(&sampling->texts, token);
-    if (cli->json || !text)
+    if (sampling->cli->json || !text)
         return AH_OK;
-    ah_buffer_puts(&cli->out, text);
-    return ah_cli_flush(cli, sampling->err);
+    for (; *text; text++)
+        show_byte(sampling, (unsigned char)*text);
+    return ah_cli_flush(sampling->cli, sampling->err);
 }
 
 static double draw(const struct sampling *sampling, size_t prompt, size_t token)
@@ -174,22 +238,18 @@ static void put_ids(struct ah_emit *emit, const char *key, const struct ah_text_
 
 static void put_answer(const struct sampling *sampling, struct ah_emit *emit, const struct answer *answer)
 {
-    struct ah_buffer text = {0};
-    ah_buffer_puts(&text, "");
-    for (size_t i = 0; i < answer->said.n; i++) {
-        const char *piece = ah_tokenizer_text(&sampling->texts, answer->said.items[i]);
-        ah_buffer_puts(&text, piece ? piece : "");
-    }
     ah_emit_open(emit, NULL, '{');
     ah_emit_text(emit, "prompt", answer->prompt);
-    ah_emit_buffer(emit, "text", &text);
+    ah_emit_text(emit, "text", text_of(sampling, &answer->said));
+    if (answer->learned.n)
+        ah_emit_text(emit, "data", text_of(sampling, &answer->learned));
     ah_emit_text(emit, "ended_by", answer->ended ? "token" : "length");
     put_ids(emit, "prompt_tokens", &answer->read);
     put_ids(emit, "tokens", &answer->said);
     ah_emit_close(emit);
 }
 
-static void report(struct sampling *sampling)
+static int report(struct sampling *sampling)
 {
     struct ah_cli *cli = sampling->cli;
     struct ah_emit emit = {.out = cli->json ? &cli->out : NULL};
@@ -202,8 +262,25 @@ static void report(struct sampling *sampling)
         put_answer(sampling, &emit, &sampling->answers[i]);
     ah_emit_close(&emit);
     ah_emit_close(&emit);
+    const int rc = ah_cli_flush(cli, sampling->err);
     ah_cli_tell(cli, AH_CLI_NOTE, "%" PRIu64 " token%s, %.3g a second", sampling->tokens,
                 sampling->tokens == 1 ? "" : "s", speed);
+    return rc;
+}
+
+/* Shows a text, of a long one the end, with a mark before each line. */
+static void show_lines(struct ah_cli *cli, const char *mark, const char *text)
+{
+    size_t size = strlen(text);
+    const char *at = text + (size > PROMPT_SHOWN ? size - PROMPT_SHOWN : 0);
+    while (((unsigned char)*at & 0xC0) == 0x80) /* inside a character */
+        at++;
+    while (*at) {
+        const size_t line = strcspn(at, "\n");
+        const char *words = ah_arena_strndup(&cli->arena, at, line);
+        ah_buffer_printf(&cli->out, "%s%s\n", mark, ah_cli_clean(cli, words ? words : ""));
+        at += line + (at[line] == '\n');
+    }
 }
 
 /* Answers all prompts, with a line between them if there are several. */
@@ -212,12 +289,16 @@ static int answer_all(struct sampling *sampling)
     struct ah_cli *cli = sampling->cli;
     int rc = AH_OK;
     for (size_t i = 0; i < sampling->n && !rc && !atomic_load(sampling->stop); i++) {
-        if (!cli->json && sampling->n > 1)
-            ah_buffer_printf(&cli->out, "%s> %s\n", i ? "\n" : "",
-                             ah_cli_clean(cli, sampling->answers[i].prompt));
+        const struct answer *answer = &sampling->answers[i];
+        if (!cli->json && i)
+            ah_buffer_puts(&cli->out, "\n");
+        if (!cli->json && (sampling->n > 1 || sampling->options->data.n))
+            show_lines(cli, "> ", answer->prompt);
         rc = answer_prompt(sampling, i);
         if (!cli->json)
             ah_buffer_puts(&cli->out, "\n");
+        if (!cli->json && answer->learned.n)
+            show_lines(cli, "= ", text_of(sampling, &answer->learned));
     }
     if (!rc && atomic_load(sampling->stop))
         rc = ah_error_set(sampling->err, AH_E_INTERRUPTED, "sampling was interrupted");
@@ -226,8 +307,15 @@ static int answer_all(struct sampling *sampling)
 
 /* ---- the whole ---- */
 
-static int check_options(const struct sample_options *options, struct ah_error *err)
+static int check_options(const struct ah_cli *cli, const struct sample_options *options, struct ah_error *err)
 {
+    if (cli->arguments.n_operands < 2 && !options->data.n)
+        return ah_error_set(err, AH_E_USAGE, "a PROMPT is missing: what the model answers; or '--data' FILE");
+    if (cli->arguments.n_operands > 1 && options->data.n)
+        return ah_error_set(err, AH_E_USAGE, "a PROMPT and '--data' exclude each other");
+    if (options->count.given &&
+        (!options->data.n || !options->count.value || options->count.value > COUNT_MOST))
+        return ah_error_set(err, AH_E_USAGE, "'--count' needs '--data', and is from 1 to %d", COUNT_MOST);
     if (options->top_p.given && !(options->top_p.value > 0 && options->top_p.value <= 1))
         return ah_error_set(err, AH_E_USAGE, "'--top-p' %g is out of range; give a number above 0, at most 1",
                             options->top_p.value);
@@ -249,7 +337,8 @@ static int open_speaker(struct sampling *sampling)
                                          .memory_bytes = options->device_memory.value};
     struct ah_device_info info;
     size_t n;
-    int rc = encode_prompts(sampling, &speaker.positions);
+    int rc = sampling->options->data.n ? read_documents(sampling) : encode_prompts(sampling);
+    rc = rc ? rc : measure_prompts(sampling, &speaker.positions);
     rc = rc ? rc : ah_devices_find(options->device, &speaker.driver, &speaker.device, sampling->err);
     rc = rc ? rc : speaker.driver->probe(&info, 1, &n, sampling->err);
     if (rc)
@@ -290,7 +379,8 @@ static int sample(struct sampling *sampling)
 {
     const struct sample_options *options = sampling->options;
     const char *folder = sampling->cli->arguments.operands[0];
-    const struct ah_prompts_options prompts = {folder, options->system, options->date, options->raw};
+    const struct ah_prompts_options prompts = {folder, options->system, options->date, options->raw,
+                                               options->data.n > 0};
     sampling->answers = ah_arena_array(&sampling->cli->arena, sampling->n, sizeof *sampling->answers);
     if (!sampling->answers)
         return ah_error_memory(sampling->err);
@@ -299,20 +389,22 @@ static int sample(struct sampling *sampling)
     rc = rc ? rc : ah_tokenizer_load(&sampling->texts, folder, sampling->err);
     rc = rc ? rc : open_speaker(sampling);
     rc = rc ? rc : answer_all(sampling);
-    if (!rc)
-        report(sampling);
-    return rc;
+    return rc ? rc : report(sampling);
+}
+
+static size_t prompts_of(const struct ah_cli *cli, const struct sample_options *options)
+{
+    if (!options->data.n)
+        return cli->arguments.n_operands - 1;
+    return options->count.given ? options->count.value : COUNT;
 }
 
 static int sample_run(struct ah_cli *cli, const void *given)
 {
     struct ah_error err = {0};
-    struct sampling sampling = {.cli = cli,
-                                .options = given,
-                                .n = cli->arguments.n_operands - 1,
-                                .stop = ah_interrupt_catch(),
-                                .err = &err};
-    int rc = check_options(given, &err);
+    struct sampling sampling = {
+        .cli = cli, .options = given, .n = prompts_of(cli, given), .stop = ah_interrupt_catch(), .err = &err};
+    int rc = check_options(cli, given, &err);
     if (rc)
         return ah_cli_fail_usage(cli, &err);
     rc = sample(&sampling);
@@ -322,6 +414,7 @@ static int sample_run(struct ah_cli *cli, const void *given)
     for (size_t i = 0; i < sampling.n && sampling.answers; i++) {
         ah_text_ids_release(&sampling.answers[i].read);
         ah_text_ids_release(&sampling.answers[i].said);
+        ah_text_ids_release(&sampling.answers[i].learned);
     }
     if (sampling.model.body.model)
         sampling.model.body.model->lora = NULL;
@@ -337,11 +430,13 @@ const struct ah_verb ah_verb_sample = {
         "If "
         "it has a chat template that is known, each PROMPT is what the user says, and the model answers. "
         "Otherwise, and with --raw, the model continues the PROMPT.\n\n"
+        "With --data prompts are beginnings of documents, and below each answer is what the document "
+        "says.\n\n"
         "An answer ends with the end of the assistant's turn, an 'eos_token_id' of generation_config.json or "
         "config.json, or --max-tokens. Without --temperature, the same prompt always has the same answer.\n\n"
         "Keys and values of earlier tokens are kept. On a GPU with too little memory, layers that do not fit "
         "stay on the host and are copied for each token.",
-    .syntax = {.options = sample_table, .operands = {AH_OPERAND_FILE, "DIR PROMPT", 2, 256, NULL}},
+    .syntax = {.options = sample_table, .operands = {AH_OPERAND_FILE, "DIR PROMPT", 1, 256, NULL}},
     .options_bytes = sizeof(struct sample_options),
     .examples = {{"sample out/checkpoints/step-00000100 'What is 2 plus 2?'", "ask a model that was trained"},
                  {"sample Qwen2.5-0.5B 'Once upon a time' --raw --temperature 0.8 --top-p 0.95",

@@ -128,6 +128,8 @@ static int open_chat(struct ah_prompts *prompts, struct ah_error *err)
     if (options->raw || !has)
         return AH_OK;
     const int rc = ah_chat_open(&prompts->chat, options->folder, err);
+    if (rc == AH_E_UNSUPPORTED && options->any_template)
+        return AH_OK;
     if (rc == AH_E_UNSUPPORTED) {
         struct ah_error why = *err;
         return ah_error_set(err, rc, "%s; or continue prompts as they are, with '--raw'", why.text);

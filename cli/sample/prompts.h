@@ -27,6 +27,7 @@ struct ah_prompts_options {
     const char *system; /* (optional) what the system says first */
     const char *date;   /* for templates that write the day */
     bool raw;           /* no chat template */
+    bool any_template;  /* an unknown one is no error; prompts are then beginnings of texts */
 };
 
 struct ah_prompts {

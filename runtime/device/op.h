@@ -36,7 +36,7 @@
  *                                                        `inverse` for backward
  *   attention           out*, lse, q*, k*, v*, docs?    lse: fp32 (batch, heads, seq); docs: u32 of each token,
  *                                                        where its document starts; absent: at 0. Keys may
-                                                        go further back than queries (`past`)
+ *                                                        go further back than queries (`past`)
  *   attention_backward  dq*, dk*, dv*, dout*, q*, k*, v*, out*, lse, docs?, scratch
  *   activation          y*, x*, up*?                     gelu(x), or silu(x) * up
  *   activation_backward dx*, dup*?, dy*, x*, up*?        dx may be dy, and neither x nor up
@@ -169,7 +169,7 @@ struct ah_op_attention {
     uint32_t window; /* 0: none */
     float scale;
     /* Keys before each sequence's first query: q, out and lse have `seq` rows of a sequence, k and v `past` + `seq`.
-     * Query i has position `past` + i. Forward only, and without docs. */
+     * Query i has position `past` + i. Forward only, and without docs. Not part of the shape that is prepared. */
     uint32_t past;
 };
 

@@ -7,8 +7,9 @@
  * events, neither would continue. So one op of each sort runs on the arenas while they still hold zeros; then they are
  * zeroed once more. Zeros are valid operands of every op: token 0, position 0, documents that start at 0.
  *
- * Two ops are of one sort if they differ only in the addresses of their operands, in a way that kernels do not notice.
- * An op outside the arenas, or prepared after them, is not warmed: its first launch loads its code.
+ * Two ops are of one sort if they differ only in the addresses of their operands, in a way that kernels do not notice,
+ * and in attention's `past`. An op outside the arenas, or prepared after them, is not warmed: its first launch loads
+ * its code.
  *
  * Source: CUDA C++ Programming Guide, "Lazy Loading".
  */
@@ -21,9 +22,18 @@
 
 enum { ALIGN_BYTES = 256 }; /* the largest alignment that kernels check */
 
+/* Compares sizes and settings. Attention has the same kernels with any `past`. */
+static bool same_sizes(const struct ah_op *a, const struct ah_op *b)
+{
+    struct ah_op other = *b;
+    if (a->kind == AH_OP_ATTENTION && b->kind == AH_OP_ATTENTION)
+        other.u.attention.past = a->u.attention.past;
+    return memcmp(&a->u, &other.u, sizeof a->u) == 0;
+}
+
 static bool same_sort(const struct ah_op *a, const struct ah_op *b)
 {
-    if (a->kind != b->kind || memcmp(&a->u, &b->u, sizeof a->u) != 0)
+    if (a->kind != b->kind || !same_sizes(a, b))
         return false;
     for (size_t i = 0; i < AH_OP_ARGS; i++) {
         const struct ah_ref *left = &a->arg[i], *right = &b->arg[i];

@@ -308,6 +308,34 @@ TEST_IN(device, loads_kernels_ahead, be_plain, NULL)
     expect_nothing_left();
 }
 
+static struct ah_op attention_op(uint32_t past)
+{
+    struct ah_op op = {.kind = AH_OP_ATTENTION};
+    for (uint32_t i = 0; i < 5; i++)
+        op.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, i == 1 ? AH_FP32 : AH_BF16, i * 65536, 0};
+    op.u.attention = (struct ah_op_attention){
+        .batch = 1, .seq = 3, .heads = 2, .kv_heads = 1, .head_dim = 8, .scale = 1, .past = past};
+    return op;
+}
+
+/* Attention is prepared for every `past` at once, in one launch. */
+TEST_IN(device, prepares_attention_for_any_past, be_plain, NULL)
+{
+    const struct ah_op ops[] = {attention_op(0), attention_op(70)}, other = attention_op(200);
+    const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, MIB, MIB, MIB};
+    struct ah_device *device;
+    struct ah_error err = {0};
+    CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &plain, &err), err);
+    CHECK_OK(ah_device_prepare(device, ops, 2, &err), err);
+    CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
+    assert_int_equal(cuda_double_calls("cudaLaunchKernel"), 1);
+    submit_op(device, AH_LANE_COMPUTE, &other, (struct ah_wait){0});
+    CHECK_OK(ah_device_drain(device, &err), err);
+    assert_int_equal(cuda_double_calls("cudaLaunchKernel"), 2);
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
 TEST_IN(device, wants_products_prepared, be_plain, NULL)
 {
     const struct ah_op product = product_op();

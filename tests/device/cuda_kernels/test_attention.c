@@ -132,10 +132,15 @@ static void run_both(void *fixture, struct attention_run *run)
     do_both(fixture, run);
 }
 
+static void run_forward(void *fixture, struct attention_run *run)
+{
+    do_op(fixture, run, &run->forward);
+}
+
 TEST_IN(attention, takes_both_types_at_once, setup, teardown)
 {
     struct fixture *f = *state;
-    attention_check_both_types(&(struct attention_runner){run_both, NULL, f, &f->random});
+    attention_check_both_types(&(struct attention_runner){run_both, run_forward, f, &f->random});
 }
 
 /* The size of a head is a multiple of 16 bytes, but its address is not. */
@@ -160,7 +165,7 @@ TEST_IN(attention, takes_any_alignment, setup, teardown)
 TEST_IN(attention, bears_large_scores, setup, teardown)
 {
     struct fixture *f = *state;
-    attention_check_large_scores(&(struct attention_runner){run_both, NULL, f, &f->random});
+    attention_check_large_scores(&(struct attention_runner){run_both, run_forward, f, &f->random});
 }
 
 /* Scores are so low that 2^-lse is infinite. The sequence ends within a tile. Rows past its end must have no weight. */
@@ -190,7 +195,13 @@ TEST_IN(attention, bears_low_scores, setup, teardown)
 TEST_IN(attention, of_one_key_is_its_value, setup, teardown)
 {
     struct fixture *f = *state;
-    attention_check_one_key(&(struct attention_runner){run_both, NULL, f, &f->random});
+    attention_check_one_key(&(struct attention_runner){run_both, run_forward, f, &f->random});
+}
+
+TEST_IN(attention, of_last_queries_has_their_bits, setup, teardown)
+{
+    struct fixture *f = *state;
+    attention_check_past(&(struct attention_runner){run_both, run_forward, f, &f->random});
 }
 
 /* A block reads no tile before the first key seen by its queries, and no query after the last one that sees its keys.

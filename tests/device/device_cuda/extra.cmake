@@ -14,6 +14,7 @@ if(TARGET device.device_cuda)
   target_sources(device.device_cuda PRIVATE ${sources} ${CMAKE_CURRENT_LIST_DIR}/op_ways.c
     ${PROJECT_SOURCE_DIR}/tests/device/device_math/op_case.c
     ${PROJECT_SOURCE_DIR}/tests/unit/device_math/attention_case.c
+    ${PROJECT_SOURCE_DIR}/tests/unit/device_math/attention_checks.c
     ${PROJECT_SOURCE_DIR}/tests/unit/device_math/attention_exact.c)
   target_compile_definitions(device.device_cuda PRIVATE CHECK_CUDA)
   target_link_libraries(device.device_cuda PRIVATE ah_train ah_device_cpu ah_test_mirror ah_device_host ah_device)

@@ -2,11 +2,12 @@
  *
  * Compares attention through the device, on a GPU's tensor cores, with straight loops in double precision. Cases are
  * every row of the kernels' tables, sequences that end within a tile, shared keys, windows and documents. Each case
- * runs twice and must give equal bits. tests/device/cuda_kernels/test_attention.c has more cases, for the double.
+ * runs twice and must give equal bits. The last queries alone, after keys in a cache, must give the bits that they give
+ * beside all others. tests/device/cuda_kernels/test_attention.c has more cases, for the double.
  */
 #include "runtime/device/device_plugin.h"
 #include "tests/support/check.h"
-#include "tests/unit/device_math/attention_case.h"
+#include "tests/unit/device_math/attention_checks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,23 +34,27 @@ static int close_device(void **state)
     return 0;
 }
 
-static void run_ops(struct ah_device *device, struct attention_run *run)
+/* Runs forward and, if `both`, backward in the device's arena. */
+static void run_ops(struct ah_device *device, struct attention_run *run, bool both)
 {
     const struct ah_ref there = {AH_ARENA_DEVICE, AH_FP32, 0, 0}, here = {AH_ARENA_PINNED, AH_FP32, 0, 0};
     const struct ah_op up = {.kind = AH_OP_COPY, .arg = {there, here}, .u.copy = {run->bytes}};
     const struct ah_op down = {.kind = AH_OP_COPY, .arg = {here, there}, .u.copy = {run->bytes}};
     const struct ah_wait after_up = {AH_LANE_H2D, ah_device_submitted(device, AH_LANE_H2D) + 1};
-    const struct ah_wait after_ops = {AH_LANE_COMPUTE, ah_device_submitted(device, AH_LANE_COMPUTE) + 2};
+    const struct ah_wait after_ops = {AH_LANE_COMPUTE,
+                                      ah_device_submitted(device, AH_LANE_COMPUTE) + (both ? 2 : 1)};
+    const struct ah_submission last = {.lane = AH_LANE_D2H, .n_waits = 1, .waits = &after_ops, .op = &down};
+    const struct ah_submission backward = {.lane = AH_LANE_COMPUTE, .op = &run->backward};
     const struct ah_submission all[] = {
         {.lane = AH_LANE_H2D, .op = &up},
         {.lane = AH_LANE_COMPUTE, .n_waits = 1, .waits = &after_up, .op = &run->forward},
-        {.lane = AH_LANE_COMPUTE, .op = &run->backward},
-        {.lane = AH_LANE_D2H, .n_waits = 1, .waits = &after_ops, .op = &down}};
+        both ? backward : last,
+        last};
     struct ah_error err = {0};
     unsigned char *const pinned = ah_device_pointer(device, here);
     assert_true(run->bytes <= ARENA);
     memcpy(pinned, run->arena, run->bytes);
-    CHECK_OK(ah_device_submit(device, all, 4, NULL, &err), err);
+    CHECK_OK(ah_device_submit(device, all, both ? 4 : 3, NULL, &err), err);
     CHECK_OK(ah_device_drain(device, &err), err);
     memcpy(run->arena, pinned, run->bytes);
 }
@@ -61,9 +66,9 @@ static void check_shape(struct ah_device *device, const struct attention_shape *
     attention_case_data(random, &data, shape, AH_BF16);
     attention_case_init(&run, &data, AH_BF16, AH_BF16);
     attention_case_init(&again, &data, AH_BF16, AH_BF16);
-    run_ops(device, &run);
+    run_ops(device, &run, true);
     attention_case_check_all(&run, 1e-2, 2e-2);
-    run_ops(device, &again);
+    run_ops(device, &again, true);
     assert_memory_equal(run.arena, again.arena, run.bytes);
     free(run.arena);
     free(again.arena);
@@ -81,4 +86,20 @@ TEST_IN(attention, equals_straight_loops, open_device, close_device)
     uint64_t random = check_seed(5);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         check_shape(*state, &shapes[i], &random);
+}
+
+static void run_both(void *device, struct attention_run *run)
+{
+    run_ops(device, run, true);
+}
+
+static void run_forward(void *device, struct attention_run *run)
+{
+    run_ops(device, run, false);
+}
+
+TEST_IN(attention, of_last_queries_has_their_bits, open_device, close_device)
+{
+    uint64_t random = check_seed(7);
+    attention_check_past(&(struct attention_runner){run_both, run_forward, *state, &random});
 }

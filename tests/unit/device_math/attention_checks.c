@@ -130,10 +130,10 @@ static void check_last(const struct attention_runner *runner, const struct atten
 
 void attention_check_past(const struct attention_runner *runner)
 {
-    static const struct attention_shape shapes[] = {{1, 140, 2, 1, 64, 0, DOCS_NONE, true, 0},
-                                                    {2, 97, 2, 2, 24, 0, DOCS_NONE, true, 0},
-                                                    {1, 97, 2, 1, 8, 40, DOCS_NONE, true, 0},
-                                                    {1, 96, 3, 1, 16, 5, DOCS_NONE, true, 0}};
+    static const struct attention_shape shapes[] = {
+        {1, 140, 2, 1, 64, 0, DOCS_NONE, true, 0},   {2, 97, 2, 2, 24, 0, DOCS_NONE, true, 0},
+        {1, 97, 2, 1, 8, 40, DOCS_NONE, true, 0},    {1, 96, 3, 1, 16, 5, DOCS_NONE, true, 0},
+        {1, 300, 1, 1, 64, 66, DOCS_NONE, false, 0}, {1, 130, 1, 1, 200, 0, DOCS_NONE, true, 0}};
     static const uint32_t queries[] = {1, 32, 95};
     for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {

@@ -2,7 +2,7 @@
  *
  * Checks what attention must do on every device, with cases of attention_case.h.
  *
- *     const struct attention_runner runner = {do_both, context, &random};
+ *     const struct attention_runner runner = {do_both, do_forward, context, &random};
  *     attention_check_large_scores(&runner);
  */
 #ifndef AH_TESTS_UNIT_DEVICE_MATH_ATTENTION_CHECKS_H

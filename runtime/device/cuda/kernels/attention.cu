@@ -9,35 +9,36 @@
 
 enum { DELTA_THREADS = 256 };
 
-static struct ah_attention_matrix matrix_of(const struct ah_cuda_launch *launch, size_t arg, uint32_t heads)
+static struct ah_attention_matrix matrix_of(const struct ah_cuda_launch *launch, size_t arg, uint32_t heads,
+                                            uint32_t length)
 {
     const struct ah_ref *ref = &launch->op->arg[arg];
     const uint64_t width = static_cast<uint64_t>(heads) * launch->op->u.attention.head_dim;
     const uint32_t bytes = ref->dtype == AH_BF16 ? 2 : 4;
     return {static_cast<unsigned char *>(launch->arg[arg]),
-            (ref->row_stride ? ref->row_stride : width) * bytes, bytes};
+            (ref->row_stride ? ref->row_stride : width) * bytes, bytes, length};
 }
 
 static void forward_of(struct ah_attention *attention, const struct ah_cuda_launch *launch)
 {
-    attention->out = matrix_of(launch, 0, attention->heads);
+    attention->out = matrix_of(launch, 0, attention->heads, attention->seq);
     attention->lse = static_cast<float *>(launch->arg[1]);
-    attention->q = matrix_of(launch, 2, attention->heads);
-    attention->k = matrix_of(launch, 3, attention->kv_heads);
-    attention->v = matrix_of(launch, 4, attention->kv_heads);
+    attention->q = matrix_of(launch, 2, attention->heads, attention->seq);
+    attention->k = matrix_of(launch, 3, attention->kv_heads, attention->keys);
+    attention->v = matrix_of(launch, 4, attention->kv_heads, attention->keys);
     attention->docs = static_cast<const uint32_t *>(launch->arg[5]);
 }
 
 static void backward_of(struct ah_attention *attention, const struct ah_cuda_launch *launch)
 {
-    attention->dq = matrix_of(launch, 0, attention->heads);
-    attention->dk = matrix_of(launch, 1, attention->kv_heads);
-    attention->dv = matrix_of(launch, 2, attention->kv_heads);
-    attention->dout = matrix_of(launch, 3, attention->heads);
-    attention->q = matrix_of(launch, 4, attention->heads);
-    attention->k = matrix_of(launch, 5, attention->kv_heads);
-    attention->v = matrix_of(launch, 6, attention->kv_heads);
-    attention->out = matrix_of(launch, 7, attention->heads);
+    attention->dq = matrix_of(launch, 0, attention->heads, attention->seq);
+    attention->dk = matrix_of(launch, 1, attention->kv_heads, attention->keys);
+    attention->dv = matrix_of(launch, 2, attention->kv_heads, attention->keys);
+    attention->dout = matrix_of(launch, 3, attention->heads, attention->seq);
+    attention->q = matrix_of(launch, 4, attention->heads, attention->seq);
+    attention->k = matrix_of(launch, 5, attention->kv_heads, attention->keys);
+    attention->v = matrix_of(launch, 6, attention->kv_heads, attention->keys);
+    attention->out = matrix_of(launch, 7, attention->heads, attention->seq);
     attention->lse = static_cast<float *>(launch->arg[8]);
     attention->docs = static_cast<const uint32_t *>(launch->arg[9]);
     attention->delta = static_cast<float *>(launch->arg[10]);
@@ -49,6 +50,8 @@ void ah_attention_of(struct ah_attention *ret_attention, const struct ah_cuda_la
     *ret_attention = {};
     ret_attention->batch = sizes->batch;
     ret_attention->seq = sizes->seq;
+    ret_attention->past = sizes->past;
+    ret_attention->keys = sizes->past + sizes->seq;
     ret_attention->heads = sizes->heads;
     ret_attention->kv_heads = sizes->kv_heads;
     ret_attention->head_dim = sizes->head_dim;
@@ -87,7 +90,7 @@ cudaError_t ah_attention_blocks(uint32_t *ret_blocks, const struct ah_attention 
 {
     const uint64_t blocks =
         static_cast<uint64_t>(attention->batch) * heads * ah_attention_sets(attention->seq, rows);
-    if (blocks > INT32_MAX || attention->seq > INT32_MAX)
+    if (blocks > INT32_MAX || attention->keys > INT32_MAX)
         return cudaErrorInvalidConfiguration;
     *ret_blocks = static_cast<uint32_t>(blocks);
     return cudaSuccess;

@@ -32,11 +32,12 @@
 #define AH_ATTENTION_LOG2_E 0x1.715476p+0f
 #define AH_ATTENTION_LN_2   0x1.62e430p-1f
 
-/* A matrix of heads: (batch * seq, heads, head_dim). */
+/* A matrix of heads: (batch * length, heads, head_dim). */
 struct ah_attention_matrix {
     unsigned char *data;
     uint64_t row_bytes; /* from token to token */
     uint32_t element_bytes;
+    uint32_t length; /* rows of a sequence */
 };
 
 struct ah_attention {
@@ -45,6 +46,8 @@ struct ah_attention {
     float *delta;         /* (batch, heads, seq): sums of dout * out; backward only */
     const uint32_t *docs; /* (batch, seq); NULL: no documents */
     uint32_t batch, seq, heads, kv_heads, head_dim, window;
+    uint32_t past;  /* position of a sequence's first query; 0 in backward and with documents */
+    uint32_t keys;  /* of a sequence: past + seq */
     uint32_t group; /* heads / kv_heads */
     float scale;
     float factor; /* scale * log2(e): scores are powers of two */
@@ -84,7 +87,7 @@ AH_ATTENTION_DEVICE unsigned char *ah_attention_row(const struct ah_attention &a
                                                     const struct ah_attention_matrix &matrix,
                                                     uint32_t sequence, uint32_t row, uint32_t head)
 {
-    return matrix.data + (static_cast<uint64_t>(sequence) * attention.seq + row) * matrix.row_bytes +
+    return matrix.data + (static_cast<uint64_t>(sequence) * matrix.length + row) * matrix.row_bytes +
            static_cast<uint64_t>(head) * attention.head_dim * matrix.element_bytes;
 }
 
@@ -124,20 +127,20 @@ AH_ATTENTION_DEVICE struct ah_attention_task ah_attention_task_of(const struct a
             (blocks - 1 - block % blocks) * ROWS};
 }
 
-/* ---- the keys that a query sees: from its first key to itself ---- */
+/* ---- the keys that a query sees: from its first key to its own position ---- */
 
-AH_ATTENTION_DEVICE uint32_t ah_attention_window(const struct ah_attention &attention, uint32_t query)
+AH_ATTENTION_DEVICE uint32_t ah_attention_window(const struct ah_attention &attention, uint32_t position)
 {
-    return attention.window && query >= attention.window ? query - attention.window + 1 : 0;
+    return attention.window && position >= attention.window ? position - attention.window + 1 : 0;
 }
 
 AH_ATTENTION_DEVICE uint32_t ah_attention_first(const struct ah_attention &attention, uint32_t sequence,
-                                                uint32_t query)
+                                                uint32_t position)
 {
-    const uint32_t first = ah_attention_window(attention, query);
+    const uint32_t first = ah_attention_window(attention, position);
     if (!attention.docs)
         return first;
-    const uint32_t document = attention.docs[static_cast<uint64_t>(sequence) * attention.seq + query];
+    const uint32_t document = attention.docs[static_cast<uint64_t>(sequence) * attention.seq + position];
     return document > first ? document : first;
 }
 
@@ -146,15 +149,16 @@ struct ah_attention_sight {
     uint32_t least, most;
 };
 
-/* Writes the first keys of `n` queries, from `query` on, to `first` (shared), and returns their range to all threads.
- * Queries beyond the sequence get the last query's first key. Every thread passes a barrier after the writes. */
+/* Writes the first keys of `n` queries, from `position` on, to `first` (shared), and returns their range to all
+ * threads. Queries beyond the sequence get the last query's first key. Every thread passes a barrier after the writes.
+ */
 AH_ATTENTION_DEVICE struct ah_attention_sight ah_attention_look(const struct ah_attention &attention,
                                                                 uint32_t *first, uint32_t sequence,
-                                                                uint32_t query, uint32_t n)
+                                                                uint32_t position, uint32_t n)
 {
     struct ah_attention_sight sight = {UINT32_MAX, 0};
     for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
-        first[i] = ah_attention_first(attention, sequence, min(query + i, attention.seq - 1));
+        first[i] = ah_attention_first(attention, sequence, min(position + i, attention.keys - 1));
     __syncthreads();
     for (uint32_t i = threadIdx.x % AH_ATTENTION_LANES; i < n; i += AH_ATTENTION_LANES) {
         sight.least = min(sight.least, first[i]);
@@ -230,26 +234,43 @@ template <uint32_t D> AH_ATTENTION_DEVICE uint32_t ah_attention_lane_b(void)
     return ah_attention_chunk<D>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
 }
 
-/* Starts copying `n` rows of a head, at most ROWS, from `rows` into a tile. The tile's other rows become zero, as do
- * columns from byte `head_bytes` on. All THREADS threads of a block call it. */
+/* Returns the place of the first chunk that a thread copies from `rows` of a head. */
+template <uint32_t D, uint32_t THREADS>
+AH_ATTENTION_DEVICE const unsigned char *ah_attention_own(const unsigned char *rows, uint64_t row_bytes)
+{
+    const uint32_t slots = ah_attention_tile<D>::slots;
+    return rows + threadIdx.x / slots * row_bytes + threadIdx.x % slots * AH_ATTENTION_CHUNK;
+}
+
+/* Starts copying `n` rows of a head, at most ROWS, into a tile. The tile's other rows become zero, as do columns from
+ * byte `head_bytes` on. All THREADS threads of a block call it, each with its own place: ah_attention_own(). */
 template <uint32_t D, uint32_t ROWS, uint32_t THREADS>
-AH_ATTENTION_DEVICE void ah_attention_fetch(struct ah_mma_pipe &pipe, ah_mma_place tile,
-                                            const unsigned char *rows, uint64_t row_bytes, uint32_t n,
-                                            uint32_t head_bytes)
+AH_ATTENTION_DEVICE void ah_attention_fetch_own(struct ah_mma_pipe &pipe, ah_mma_place tile,
+                                                const unsigned char *own, uint64_t row_bytes, uint32_t n,
+                                                uint32_t head_bytes)
 {
     const uint32_t slots = ah_attention_tile<D>::slots, step = THREADS / slots;
     const uint32_t chunk = threadIdx.x % slots, begin = threadIdx.x / slots;
     const bool inside = chunk * AH_ATTENTION_CHUNK < head_bytes;
     if (chunk >= ah_attention_tile<D>::chunks)
         return;
-    const unsigned char *from = rows + begin * row_bytes + chunk * AH_ATTENTION_CHUNK;
 #pragma unroll
-    for (uint32_t pass = 0; pass < (ROWS + step - 1) / step; pass++, from += step * row_bytes) {
+    for (uint32_t pass = 0; pass < (ROWS + step - 1) / step; pass++, own += step * row_bytes) {
         const uint32_t row = begin + pass * step;
         const bool there = inside && row < n;
         if (ROWS % step == 0 || row < ROWS)
-            ah_mma_copy(pipe, tile + ah_attention_chunk<D>(row, chunk), from, there ? AH_ATTENTION_CHUNK : 0);
+            ah_mma_copy(pipe, tile + ah_attention_chunk<D>(row, chunk), own, there ? AH_ATTENTION_CHUNK : 0);
     }
+}
+
+/* Likewise, with the same `rows` from all threads. */
+template <uint32_t D, uint32_t ROWS, uint32_t THREADS>
+AH_ATTENTION_DEVICE void ah_attention_fetch(struct ah_mma_pipe &pipe, ah_mma_place tile,
+                                            const unsigned char *rows, uint64_t row_bytes, uint32_t n,
+                                            uint32_t head_bytes)
+{
+    ah_attention_fetch_own<D, ROWS, THREADS>(pipe, tile, ah_attention_own<D, THREADS>(rows, row_bytes),
+                                             row_bytes, n, head_bytes);
 }
 
 /* Computes s = a b^T, with k along rows of D elements. The warp's rows are at `a`, the N rows of b at `b`. */
@@ -339,18 +360,18 @@ AH_ATTENTION_DEVICE uint32_t ah_attention_lane_column(uint32_t n, uint32_t odd)
     return n * 8 + threadIdx.x % 4 * 2 + odd;
 }
 
-/* Sets scores of unseen keys to -infinity. Rows are queries from `query` on, columns are keys from `key` on; `first`
+/* Sets scores of unseen keys to -infinity. Rows are queries from `position` on, columns are keys from `key` on; `first`
  * (shared) has each row's first key. */
 template <uint32_t M, uint32_t N>
 AH_ATTENTION_DEVICE void ah_attention_mask(float (&s)[M][N / 8][4], const struct ah_attention &attention,
-                                           const uint32_t *first, uint32_t query, uint32_t key)
+                                           const uint32_t *first, uint32_t position, uint32_t key)
 {
 #pragma unroll
     for (uint32_t m = 0; m < M; m++)
 #pragma unroll
         for (uint32_t half = 0; half < 2; half++) {
             const uint32_t row = ah_attention_lane_row(m, half), from = first[row];
-            const uint32_t span = min(query + row, attention.seq - 1) - from;
+            const uint32_t span = min(position + row, attention.keys - 1) - from;
 #pragma unroll
             for (uint32_t n = 0; n < N / 8; n++)
 #pragma unroll

@@ -26,8 +26,8 @@
  *    m) v. Before a row has seen a key, m is -infinity and 0 replaces it, so that unseen keys weigh 2^-infinity = 0.
  * 2. Tiles are fetched only from the first key that any query of the block sees to the block's last query. A warp skips
  *    the products of a tile that none of its queries sees. It masks a tile only if a query misses a key.
- * 3. A query's result depends only on its sequence's keys and `docs`: tiles start at multiples of N, and N follows from
- *    head_dim.
+ * 3. A query's result depends only on its position and its sequence's keys and `docs`, not on the queries beside it:
+ *    tiles start at multiples of N, and N follows from head_dim.
  *
  * Source: Dao, FlashAttention-2 (2023); Milakov and Gimelshein, Online normalizer calculation for softmax (2018).
  */
@@ -156,11 +156,14 @@ static __global__ void __launch_bounds__(THREADS, D <= 128 ? 2 : 1)
     const uint32_t ROWS = WARPS * M * 16, warp_row = ah_attention_warp() * M * 16,
                    bytes = attention.head_dim * 2;
     const struct ah_attention_task task = ah_attention_task_of<ROWS>(attention, blockIdx.x);
-    const uint32_t query = task.query + warp_row, end_query = min(task.query + ROWS, attention.seq);
+    const uint32_t block_position = attention.past + task.query, position = block_position + warp_row,
+                   end = min(block_position + ROWS, attention.keys);
     const struct ah_attention_matrix &k = attention.k, &v = attention.v;
-    const unsigned char *keys = ah_attention_row(attention, k, task.sequence, 0, task.head / attention.group);
+    const uint32_t kv_head = task.head / attention.group;
+    const unsigned char *keys =
+        ah_attention_own<D, THREADS>(ah_attention_row(attention, k, task.sequence, 0, kv_head), k.row_bytes);
     const unsigned char *values =
-        ah_attention_row(attention, v, task.sequence, 0, task.head / attention.group);
+        ah_attention_own<D, THREADS>(ah_attention_row(attention, v, task.sequence, 0, kv_head), v.row_bytes);
     const ah_mma_place q_at = ah_mma_at(shared.q), k_at = ah_mma_at(shared.k), v_at = ah_mma_at(shared.v);
     struct ah_mma_pipe pipe = {};
     struct forward_rows<D, M> rows;
@@ -168,33 +171,34 @@ static __global__ void __launch_bounds__(THREADS, D <= 128 ? 2 : 1)
 
     ah_attention_fetch<D, ROWS, THREADS>(
         pipe, q_at, ah_attention_row(attention, attention.q, task.sequence, task.query, task.head),
-        attention.q.row_bytes, end_query - task.query, bytes);
+        attention.q.row_bytes, end - block_position, bytes);
     const struct ah_attention_sight sight =
-        ah_attention_look(attention, shared.first, task.sequence, task.query, ROWS);
+        ah_attention_look(attention, shared.first, task.sequence, block_position, ROWS);
     uint32_t key = sight.least / N * N;
     keys += key * k.row_bytes;
     values += key * v.row_bytes;
-    ah_attention_fetch<D, N, THREADS>(pipe, k_at, keys, k.row_bytes, attention.seq - key, bytes);
+    ah_attention_fetch_own<D, N, THREADS>(pipe, k_at, keys, k.row_bytes, attention.keys - key, bytes);
     ah_mma_commit(pipe);
     begin(rows);
-    for (; key < end_query; key += N, values += N * v.row_bytes) {
-        const bool seen = query < attention.seq && key < query + M * 16;
+    for (; key < end; key += N, values += N * v.row_bytes) {
+        const bool seen = position < end && key < position + M * 16;
         ah_mma_wait<0>(pipe);
         __syncthreads();
-        ah_attention_fetch<D, N, THREADS>(pipe, v_at, values, v.row_bytes, attention.seq - key, bytes);
+        ah_attention_fetch_own<D, N, THREADS>(pipe, v_at, values, v.row_bytes, attention.keys - key, bytes);
         ah_mma_commit(pipe);
         if (seen)
             ah_attention_multiply<D, M, N>(s, q_at + warp_row * D * 2, k_at);
         ah_mma_wait<0>(pipe);
         __syncthreads();
         keys += N * k.row_bytes;
-        if (key + N < end_query)
-            ah_attention_fetch<D, N, THREADS>(pipe, k_at, keys, k.row_bytes, attention.seq - key - N, bytes);
+        if (key + N < end)
+            ah_attention_fetch_own<D, N, THREADS>(pipe, k_at, keys, k.row_bytes, attention.keys - key - N,
+                                                  bytes);
         ah_mma_commit(pipe);
         if (!seen)
             continue;
-        if (key < sight.most || key + N - 1 > query)
-            ah_attention_mask<M, N>(s, attention, shared.first + warp_row, query, key);
+        if (key < sight.most || key + N - 1 > position)
+            ah_attention_mask<M, N>(s, attention, shared.first + warp_row, position, key);
         rise<D, M, N>(rows, base, s, attention.factor);
         weigh<D, M, N>(rows, s, base, attention.factor, v_at);
     }

@@ -22,7 +22,7 @@ struct plain_shared {
         float b[TILE][DEPTH + 1];
         float passing[STEP][COLUMNS];
     } u;
-    float p[TILE][TILE + 1];
+    float p[TILE][TILE + SIDE]; /* the 16 columns of two rows that a warp writes use different banks */
     uint32_t first[TILE];
     float lse[TILE]; /* lse in base 2 */
     float delta[TILE];
@@ -57,7 +57,7 @@ static __device__ struct plain_rows rows_of(const struct ah_attention &attention
                                             uint32_t row, uint32_t head)
 {
     return {ah_attention_row(attention, matrix, sequence, row, head), matrix.row_bytes, matrix.element_bytes,
-            attention.seq - row, attention.head_dim};
+            matrix.length - row, attention.head_dim};
 }
 
 static __device__ float read(const struct plain_rows &rows, uint32_t row, uint32_t column)
@@ -152,11 +152,11 @@ static __device__ void store(const struct plain_rows &rows, uint32_t column, con
             write(rows, own_row(i), column + own_column(j), o[i][j] * scale);
 }
 
-/* True if a query sees a key; `first` is the first key that the query sees. */
-static __device__ __forceinline__ bool sees(const struct ah_attention &attention, uint32_t query,
+/* True if the query at a position sees a key; `first` is the first key that the query sees. */
+static __device__ __forceinline__ bool sees(const struct ah_attention &attention, uint32_t position,
                                             uint32_t first, uint32_t key)
 {
-    return query < attention.seq && key >= first && key <= query;
+    return position < attention.keys && key >= first && key <= position;
 }
 
 /* ---- forward ---- */
@@ -169,7 +169,7 @@ struct plain_softmax {
 /* Turns scores of keys, from `key` on, into weights, and rescales the sums to the new largest scores. */
 static __device__ void weigh(float (&s)[EACH][EACH], struct plain_softmax &softmax, float (&o)[EACH][OWN],
                              const struct plain_shared &shared, const struct ah_attention &attention,
-                             uint32_t query, uint32_t key)
+                             uint32_t position, uint32_t key)
 {
 #pragma unroll
     for (uint32_t i = 0; i < EACH; i++) {
@@ -177,7 +177,7 @@ static __device__ void weigh(float (&s)[EACH][EACH], struct plain_softmax &softm
 #pragma unroll
         for (uint32_t j = 0; j < EACH; j++) {
             const bool seen =
-                sees(attention, query + own_row(i), shared.first[own_row(i)], key + own_column(j));
+                sees(attention, position + own_row(i), shared.first[own_row(i)], key + own_column(j));
             s[i][j] = seen ? s[i][j] * attention.factor : -INFINITY;
             most = fmaxf(most, s[i][j]);
         }
@@ -219,10 +219,11 @@ static __global__ void __launch_bounds__(THREADS) forward(const struct ah_attent
 {
     __shared__ struct plain_shared shared;
     const struct plain_task task = task_of(attention, attention.heads);
-    const uint32_t end = min(task.row + TILE, attention.seq), kv_head = task.head / attention.group;
+    const uint32_t position = attention.past + task.row, end = min(position + TILE, attention.keys),
+                   kv_head = task.head / attention.group;
     const struct plain_rows q = rows_of(attention, attention.q, task.sequence, task.row, task.head);
     const struct ah_attention_sight sight =
-        ah_attention_look(attention, shared.first, task.sequence, task.row, TILE);
+        ah_attention_look(attention, shared.first, task.sequence, position, TILE);
     struct plain_softmax softmax;
     float o[EACH][OWN] = {}, s[EACH][EACH];
     for (uint32_t i = 0; i < EACH; i++) {
@@ -231,7 +232,7 @@ static __global__ void __launch_bounds__(THREADS) forward(const struct ah_attent
     }
     for (uint32_t key = sight.least / TILE * TILE; key < end; key += TILE) {
         multiply(s, shared, q, rows_of(attention, attention.k, task.sequence, key, kv_head));
-        weigh(s, softmax, o, shared, attention, task.row, key);
+        weigh(s, softmax, o, shared, attention, position, key);
         share(shared, s);
         add(o, shared, rows_of(attention, attention.v, task.sequence, key, kv_head), task.column);
     }

@@ -4,32 +4,20 @@
  * process of its own and is printed before it runs. OUT/commands.sh has those that are done, so the same line goes on
  * where it was interrupted.
  */
-#include "base/file.h"
+#include "cli/finetune/lines.h"
 #include "cli/frame/cache.h"
 #include "cli/frame/emit.h"
 #include "cli/frame/input.h"
-#include "cli/frame/interrupt.h"
 #include "cli/verbs.h"
 #include "runtime/run/devices.h"
 #include "schemas/model.h"
 #include "schemas/plan.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <signal.h>
-#include <spawn.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-extern char **environ;
 
 struct finetune_options {
     const char *output, *machine, *lora, *loss, *date;
@@ -67,224 +55,39 @@ static const struct ah_option finetune_table[] = {
     {"host-memory", 0, AH_OPTION_BYTES, "SIZE", NULL, FIELD(host_memory), "as of 'plan'"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
-enum { WORDS_MAX = 4160, BATCH_MOST = 16, STEPS_WANTED = 50, SAMPLES = 2, COMMANDS_BYTES_MAX = 1 << 22 };
-
-/* A command line that is being put together. Texts are in the arena. */
-struct command {
-    struct ah_arena *arena;
-    const char *words[WORDS_MAX + 1];
-    size_t n;
-    bool failed;
-};
+enum { BATCH_MOST = 16, STEPS_WANTED = 50, SAMPLES = 2 };
 
 struct finetuning {
-    struct ah_cli *cli;
     const struct finetune_options *options;
-    struct ah_buffer done; /* commands.sh: lines that are done */
-    size_t at;             /* in `done`: the next line */
-    struct command command;
-    struct ah_error *err;
-    int status; /* of the command that ended the work */
+    const char *model; /* the operand */
+    struct ah_lines lines;
 };
-
-/* ---- command lines ---- */
-
-static void add(struct command *command, const char *format, ...) AH_PRINTF(2, 3);
-static void add(struct command *command, const char *format, ...)
-{
-    char word[PATH_MAX + 64];
-    va_list arguments;
-    va_start(arguments, format);
-    const int size = vsnprintf(word, sizeof word, format, arguments);
-    va_end(arguments);
-    const char *kept = size < (int)sizeof word ? ah_arena_strdup(command->arena, word) : NULL;
-    command->failed |= !kept || command->n >= WORDS_MAX;
-    if (!command->failed)
-        command->words[command->n++] = kept;
-}
-
-static void begin(struct finetuning *tuning, const char *verb)
-{
-    tuning->command.n = 0;
-    tuning->command.failed = false;
-    tuning->command.arena = &tuning->cli->arena;
-    add(&tuning->command, "autohete");
-    add(&tuning->command, "%s", verb);
-}
-
-static void add_text(struct command *command, const char *option, const char *value)
-{
-    if (!value)
-        return;
-    add(command, "--%s", option);
-    add(command, "%s", value);
-}
-
-static void add_list(struct command *command, const char *option, const struct ah_option_list *values)
-{
-    for (size_t i = 0; i < values->n; i++)
-        add_text(command, option, values->items[i]);
-}
-
-static void add_count(struct command *command, const char *option, const struct ah_option_integer *value)
-{
-    if (!value->given)
-        return;
-    add(command, "--%s", option);
-    add(command, "%" PRIu64, value->value);
-}
-
-static void add_real(struct command *command, const char *option, const struct ah_option_real *value)
-{
-    if (!value->given)
-        return;
-    add(command, "--%s", option);
-    add(command, "%.10g", value->value);
-}
-
-/* Prints the words as a shell reads them. */
-static void print_command(const struct command *command, struct ah_buffer *out)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+@%";
-    for (size_t i = 0; i < command->n; i++) {
-        const char *word = command->words[i];
-        ah_buffer_puts(out, i ? " " : "");
-        if (*word && !word[strspn(word, plain)]) {
-            ah_buffer_puts(out, word);
-            continue;
-        }
-        ah_buffer_puts(out, "'");
-        for (; *word; word++)
-            ah_buffer_printf(out, *word == '\'' ? "'\\%c'" : "%c", *word);
-        ah_buffer_puts(out, "'");
-    }
-    ah_buffer_puts(out, "\n");
-}
-
-/* ---- running them ---- */
-
-/* Waits for the process. If this one is asked to stop, it asks the process, too; a terminal has asked it already, and
- * SIGUSR1 never ends it at once. */
-static int wait_for(pid_t child, const atomic_int *stop)
-{
-    const struct timespec nap = {.tv_nsec = 20 * 1000 * 1000};
-    int state = 0;
-    bool asked = false;
-    pid_t ended;
-    while ((ended = waitpid(child, &state, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
-        if (atomic_load(stop) && !asked)
-            kill(child, SIGUSR1);
-        asked = atomic_load(stop);
-        nanosleep(&nap, NULL);
-    }
-    return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
-}
-
-/* Runs the command as a process. AH_E_FAILED: it cannot be started, or it failed: then `status` is not 0. */
-static int run_process(struct finetuning *tuning)
-{
-    struct command *command = &tuning->command;
-    const atomic_int *stop = ah_interrupt_catch();
-    const bool silent = tuning->cli->json || tuning->cli->arguments.quiet;
-    posix_spawn_file_actions_t files;
-    pid_t child = 0;
-    int rc = posix_spawn_file_actions_init(&files);
-    command->words[command->n] = NULL;
-    if (!rc && silent)
-        rc = posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    rc = rc ? rc
-            : posix_spawn(&child, "/proc/self/exe", &files, NULL, (char *const *)(uintptr_t)command->words,
-                          environ);
-    posix_spawn_file_actions_destroy(&files);
-    if (rc)
-        return ah_error_set(tuning->err, AH_E_FAILED, "'autohete %s' cannot be started: %s",
-                            command->words[1], strerror(rc));
-    tuning->status = wait_for(child, stop);
-    return tuning->status ? AH_E_FAILED : AH_OK;
-}
-
-static int show_command(struct finetuning *tuning, const char *line, const char *begin_text)
-{
-    struct ah_cli *cli = tuning->cli;
-    if (cli->json || cli->arguments.quiet)
-        return AH_OK;
-    ah_buffer_printf(&cli->out, "%s%s", begin_text, line);
-    return ah_cli_flush(cli, tuning->err);
-}
-
-/* Appends the line to commands.sh. */
-static int record(struct finetuning *tuning, const char *line)
-{
-    char path[PATH_MAX];
-    if (!tuning->done.size)
-        ah_buffer_puts(&tuning->done, "#!/bin/sh\n");
-    ah_buffer_puts(&tuning->done, line);
-    if (snprintf(path, sizeof path, "%s/commands.sh", tuning->options->output) >= (int)sizeof path ||
-        tuning->done.failed)
-        return ah_error_memory(tuning->err);
-    return ah_file_write(path, tuning->done.data, tuning->done.size, tuning->err);
-}
-
-/* Returns whether the next line that is done is this one. AH_E_USAGE: it is another. */
-static int check_done(struct finetuning *tuning, const char *line, bool *ret_done)
-{
-    const char *next = tuning->done.data ? tuning->done.data + tuning->at : "";
-    *ret_done = tuning->at < tuning->done.size;
-    if (!*ret_done)
-        return AH_OK;
-    if (!strncmp(next, line, strlen(line))) {
-        tuning->at += strlen(line);
-        return AH_OK;
-    }
-    return ah_error_set(
-        tuning->err, AH_E_USAGE,
-        "'%s' was begun with '%.*s', and this would be '%.*s'; give the same options, or another folder",
-        tuning->options->output, (int)strcspn(next, "\n"), next, (int)strcspn(line, "\n"), line);
-}
-
-/* Runs the command, unless it is done. */
-static int do_command(struct finetuning *tuning)
-{
-    struct ah_buffer line = {0};
-    bool done = false;
-    print_command(&tuning->command, &line);
-    int rc = tuning->command.failed || line.failed ? ah_error_memory(tuning->err) : AH_OK;
-    rc = rc ? rc : check_done(tuning, line.data, &done);
-    rc = rc ? rc : show_command(tuning, line.data, done ? "done: " : "$ ");
-    if (!rc && !done) {
-        rc = run_process(tuning);
-        rc = rc ? rc : record(tuning, line.data);
-        tuning->at = tuning->done.size;
-    }
-    ah_buffer_release(&line);
-    return rc;
-}
 
 /* ---- the parts ---- */
 
 static int tokenize(struct finetuning *tuning)
 {
     const struct finetune_options *options = tuning->options;
-    const struct ah_arguments *arguments = &tuning->cli->arguments;
-    struct command *command = &tuning->command;
-    begin(tuning, "tokenize");
+    const struct ah_arguments *arguments = &tuning->lines.cli->arguments;
+    struct ah_lines *lines = &tuning->lines;
+    ah_lines_begin(lines, "tokenize");
     for (size_t i = 1; i < arguments->n_operands; i++)
-        add(command, "%s", arguments->operands[i]);
-    add_text(command, "model", arguments->operands[0]);
-    add(command, "-o");
-    add(command, "%s/data", options->output);
-    add(command, "--align");
+        ah_lines_add(lines, "%s", arguments->operands[i]);
+    ah_lines_text(lines, "model", arguments->operands[0]);
+    ah_lines_add(lines, "-o");
+    ah_lines_add(lines, "%s/data", options->output);
+    ah_lines_add(lines, "--align");
     if (options->seq.given && !options->seq.word)
-        add(command, "%" PRIu64, options->seq.value);
+        ah_lines_add(lines, "%" PRIu64, options->seq.value);
     else
-        add(command, "auto");
+        ah_lines_add(lines, "auto");
     if (!options->val.given || options->val.value > 0) {
-        add(command, "--val");
-        add(command, "%.10g", options->val.given ? options->val.value : 0.05);
+        ah_lines_add(lines, "--val");
+        ah_lines_add(lines, "%.10g", options->val.given ? options->val.value : 0.05);
     }
-    add_text(command, "loss", options->loss);
-    add_text(command, "date", options->date);
-    return do_command(tuning);
+    ah_lines_text(lines, "loss", options->loss);
+    ah_lines_text(lines, "date", options->date);
+    return ah_lines_do(lines);
 }
 
 /* Reads what the token files say: the length of sequences, and how many there are. */
@@ -297,7 +100,7 @@ static int read_data(struct finetuning *tuning, uint64_t *ret_seq, uint64_t *ret
         uint64_t tokens = 0, align = 0;
         if (snprintf(path, sizeof path, "%s/data/train-%05u.bin", tuning->options->output, file) >=
             (int)sizeof path)
-            return ah_error_memory(tuning->err);
+            return ah_error_memory(tuning->lines.err);
         FILE *in = fopen(path, "re");
         if (!in)
             break;
@@ -308,14 +111,14 @@ static int read_data(struct finetuning *tuning, uint64_t *ret_seq, uint64_t *ret
             align |= (uint64_t)header[32 + i] << 8 * i;
         }
         if (!good || !align)
-            return ah_error_set(tuning->err, AH_E_DOCUMENT,
+            return ah_error_set(tuning->lines.err, AH_E_DOCUMENT,
                                 "%s: is no file of sequences; remove '%s' and begin again", path,
                                 tuning->options->output);
         *ret_seq = align;
         *ret_sequences += tokens / align;
     }
     return *ret_seq ? AH_OK
-                    : ah_error_set(tuning->err, AH_E_IO,
+                    : ah_error_set(tuning->lines.err, AH_E_IO,
                                    "'%s/data' has no token files; remove '%s' and begin again",
                                    tuning->options->output, tuning->options->output);
 }
@@ -334,97 +137,76 @@ static int profile(struct finetuning *tuning)
 {
     struct ah_error err = {0};
     const char *path;
-    if (tuning->options->machine || !ah_cache_find(&tuning->cli->arena, &path, &err))
+    if (tuning->options->machine || !ah_cache_find(&tuning->lines.cli->arena, &path, &err))
         return AH_OK;
-    begin(tuning, "profile");
-    add(&tuning->command, "--quick");
-    add_text(&tuning->command, "device", has_gpu() ? "cuda" : NULL);
-    struct ah_buffer line = {0};
-    print_command(&tuning->command, &line);
-    int rc = line.failed ? ah_error_memory(tuning->err) : show_command(tuning, line.data, "$ ");
-    rc = rc ? rc : run_process(tuning); /* not recorded: it is done when the profile is there */
-    ah_buffer_release(&line);
-    return rc;
+    ah_lines_begin(&tuning->lines, "profile");
+    ah_lines_add(&tuning->lines, "--quick");
+    ah_lines_text(&tuning->lines, "device", has_gpu() ? "cuda" : NULL);
+    return ah_lines_run(&tuning->lines);
 }
 
 static int plan(struct finetuning *tuning, uint64_t seq, uint64_t batch)
 {
     const struct finetune_options *options = tuning->options;
-    struct command *command = &tuning->command;
-    begin(tuning, "plan");
-    add(command, "%s", tuning->cli->arguments.operands[0]);
-    add(command, "--batch");
-    add(command, "%" PRIu64, batch);
-    add(command, "--micro-batches");
-    add(command, "auto");
-    add(command, "--seq");
-    add(command, "%" PRIu64, seq);
-    add_text(command, "machine", options->machine);
-    add_text(command, "lora", options->lora);
-    add_list(command, "lora-on", &options->lora_on);
-    add_list(command, "train", &options->train);
-    add_count(command, "device-memory", &options->device_memory);
-    add_count(command, "host-memory", &options->host_memory);
-    add(command, "-o");
-    add(command, "%s/plan.json", options->output);
-    return do_command(tuning);
-}
-
-static bool exists(const struct finetuning *tuning, const char *name)
-{
-    char path[PATH_MAX];
-    return snprintf(path, sizeof path, "%s/%s", tuning->options->output, name) < (int)sizeof path &&
-           !access(path, F_OK);
+    struct ah_lines *lines = &tuning->lines;
+    ah_lines_begin(lines, "plan");
+    ah_lines_add(lines, "%s", tuning->model);
+    ah_lines_add(lines, "--batch");
+    ah_lines_add(lines, "%" PRIu64, batch);
+    ah_lines_add(lines, "--micro-batches");
+    ah_lines_add(lines, "auto");
+    ah_lines_add(lines, "--seq");
+    ah_lines_add(lines, "%" PRIu64, seq);
+    ah_lines_text(lines, "machine", options->machine);
+    ah_lines_text(lines, "lora", options->lora);
+    ah_lines_list(lines, "lora-on", &options->lora_on);
+    ah_lines_list(lines, "train", &options->train);
+    ah_lines_count(lines, "device-memory", &options->device_memory);
+    ah_lines_count(lines, "host-memory", &options->host_memory);
+    ah_lines_add(lines, "-o");
+    ah_lines_add(lines, "%s/plan.json", options->output);
+    return ah_lines_do(lines);
 }
 
 /* Trains, or goes on with a training that was interrupted. What is recorded is the line that begins it. */
 static int train(struct finetuning *tuning)
 {
     const struct finetune_options *options = tuning->options;
-    struct command *command = &tuning->command;
-    struct ah_buffer line = {0}, resume = {0};
-    bool done = false;
-    begin(tuning, "run");
-    add(command, "%s/plan.json", options->output);
-    add_text(command, "weights", tuning->cli->arguments.operands[0]);
-    add(command, "--data");
-    add(command, "%s/data/train-*.bin", options->output);
-    if (exists(tuning, "data/val-00000.bin")) {
-        add(command, "--valid");
-        add(command, "%s/data/val-*.bin", options->output);
+    struct ah_lines *lines = &tuning->lines;
+    const bool resumes = ah_lines_has(lines, "checkpoints/resume.json");
+    bool done;
+    ah_lines_begin(lines, "run");
+    ah_lines_add(lines, "%s/plan.json", options->output);
+    ah_lines_text(lines, "weights", tuning->model);
+    ah_lines_add(lines, "--data");
+    ah_lines_add(lines, "%s/data/train-*.bin", options->output);
+    if (ah_lines_has(lines, "data/val-00000.bin")) {
+        ah_lines_add(lines, "--valid");
+        ah_lines_add(lines, "%s/data/val-*.bin", options->output);
     }
-    add_count(command, "steps", &options->steps);
+    ah_lines_count(lines, "steps", &options->steps);
     if (!options->steps.given) {
-        add(command, "--epochs");
-        add(command, "%.10g", options->epochs.given ? options->epochs.value : 1);
+        ah_lines_add(lines, "--epochs");
+        ah_lines_add(lines, "%.10g", options->epochs.given ? options->epochs.value : 1);
     }
-    add_real(command, "lr", &options->lr);
-    add(command, "--save");
-    add(command, "%s/checkpoints", options->output);
-    add(command, "--log");
-    add(command, "%s/run.ndjson", options->output);
-    add(command, "--force");
-    print_command(command, &line);
-    int rc = command->failed || line.failed ? ah_error_memory(tuning->err) : AH_OK;
-    rc = rc ? rc : check_done(tuning, line.data, &done);
-    if (!rc && !done && exists(tuning, "checkpoints/resume.json")) {
-        begin(tuning, "run");
-        add(command, "%s/plan.json", options->output);
-        add(command, "--resume");
-        add(command, "%s/checkpoints", options->output);
-        add(command, "--log");
-        add(command, "%s/run.ndjson", options->output);
+    ah_lines_real(lines, "lr", &options->lr);
+    ah_lines_add(lines, "--save");
+    ah_lines_add(lines, "%s/checkpoints", options->output);
+    ah_lines_add(lines, "--log");
+    ah_lines_add(lines, "%s/run.ndjson", options->output);
+    ah_lines_add(lines, "--force");
+    const int rc = ah_lines_goes_on(lines, resumes, &done);
+    if (rc)
+        return rc;
+    if (!done && resumes) {
+        ah_lines_begin(lines, "run");
+        ah_lines_add(lines, "%s/plan.json", options->output);
+        ah_lines_add(lines, "--resume");
+        ah_lines_add(lines, "%s/checkpoints", options->output);
+        ah_lines_add(lines, "--log");
+        ah_lines_add(lines, "%s/run.ndjson", options->output);
     }
-    print_command(command, &resume);
-    rc = rc ? rc : show_command(tuning, done ? line.data : resume.data, done ? "done: " : "$ ");
-    if (!rc && !done) {
-        rc = run_process(tuning);
-        rc = rc ? rc : record(tuning, line.data);
-        tuning->at = tuning->done.size;
-    }
-    ah_buffer_release(&line);
-    ah_buffer_release(&resume);
-    return rc;
+    return ah_lines_do(lines);
 }
 
 /* ---- samples ---- */
@@ -452,12 +234,12 @@ static int add_device(struct finetuning *tuning)
     struct ah_document plan;
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/plan.json", tuning->options->output);
-    const int rc = ah_document_load(&plan, path, AH_DOCUMENT_PLAN, tuning->err);
+    const int rc = ah_document_load(&plan, path, AH_DOCUMENT_PLAN, tuning->lines.err);
     if (rc)
         return rc;
     const enum ah_device_kind kind = plan.body.plan->numeric_signature.device;
     if (kind != AH_DEVICE_CPU)
-        add_text(&tuning->command, "device", ah_words_device_kind[kind]);
+        ah_lines_text(&tuning->lines, "device", ah_words_device_kind[kind]);
     ah_document_release(&plan);
     return AH_OK;
 }
@@ -466,35 +248,24 @@ static int add_device(struct finetuning *tuning)
 static int show_samples(struct finetuning *tuning, const char *newest)
 {
     const struct finetune_options *options = tuning->options;
-    const char *base = tuning->cli->arguments.operands[0];
-    const char *set = exists(tuning, "data/val-00000.bin") ? "val" : "train";
+    const char *base = tuning->model;
+    const char *set = ah_lines_has(&tuning->lines, "data/val-00000.bin") ? "val" : "train";
     const uint64_t count = options->samples.given ? options->samples.value : SAMPLES;
-    struct command *command = &tuning->command;
+    struct ah_lines *lines = &tuning->lines;
     if (!count)
         return AH_OK;
-    begin(tuning, "sample");
-    add(command, "%s", newest && !options->lora ? newest : base);
+    ah_lines_begin(lines, "sample");
+    ah_lines_add(lines, "%s", newest && !options->lora ? newest : base);
     if (newest && options->lora)
-        add_text(command, "adapter", newest);
-    add(command, "--data");
-    add(command, "%s/data/%s-*.bin", options->output, set);
-    add(command, "--count");
-    add(command, "%" PRIu64, count);
-    add(command, "--max-tokens");
-    add(command, "48");
-    int rc = add_device(tuning);
-    rc = rc ? rc : do_command(tuning);
-    if (!rc || !tuning->status || tuning->status >= 128)
-        return rc;
-    ah_cli_tell(tuning->cli, AH_CLI_NOTE, "there are no samples, as 'autohete sample' ended with %d",
-                tuning->status);
-    tuning->status = 0;
-    struct ah_buffer line = {0};
-    print_command(command, &line);
-    rc = line.failed ? ah_error_memory(tuning->err) : record(tuning, line.data);
-    tuning->at = tuning->done.size;
-    ah_buffer_release(&line);
-    return rc;
+        ah_lines_text(lines, "adapter", newest);
+    ah_lines_add(lines, "--data");
+    ah_lines_add(lines, "%s/data/%s-*.bin", options->output, set);
+    ah_lines_add(lines, "--count");
+    ah_lines_add(lines, "%" PRIu64, count);
+    ah_lines_add(lines, "--max-tokens");
+    ah_lines_add(lines, "48");
+    const int rc = add_device(tuning);
+    return rc ? rc : ah_lines_try(lines);
 }
 
 /* ---- the whole ---- */
@@ -514,20 +285,6 @@ static int check_options(const struct ah_cli *cli, const struct finetune_options
     return rc;
 }
 
-static int open_folder(struct finetuning *tuning)
-{
-    const char *folder = tuning->options->output;
-    char path[PATH_MAX];
-    if (mkdir(folder, 0777) && errno != EEXIST)
-        return ah_error_set(tuning->err, AH_E_IO, "%s: cannot be made: %s", folder, strerror(errno));
-    if (!exists(tuning, "commands.sh"))
-        return AH_OK;
-    snprintf(path, sizeof path, "%s/commands.sh", folder);
-    const int rc = ah_file_read(path, COMMANDS_BYTES_MAX, &tuning->done, tuning->err);
-    tuning->at = rc ? 0 : strcspn(tuning->done.data, "\n") + 1;
-    return rc;
-}
-
 static uint64_t choose_batch(const struct finetune_options *options, uint64_t sequences)
 {
     uint64_t batch = 1;
@@ -542,8 +299,7 @@ static int finetune(struct finetuning *tuning)
 {
     uint64_t seq = 0, sequences = 0;
     char newest[PATH_MAX];
-    int rc = open_folder(tuning);
-    rc = rc ? rc : tokenize(tuning);
+    int rc = tokenize(tuning);
     rc = rc ? rc : read_data(tuning, &seq, &sequences);
     rc = rc ? rc : profile(tuning);
     rc = rc ? rc : plan(tuning, seq, choose_batch(tuning->options, sequences));
@@ -554,7 +310,7 @@ static int finetune(struct finetuning *tuning)
 
 static void report(struct finetuning *tuning)
 {
-    struct ah_cli *cli = tuning->cli;
+    struct ah_cli *cli = tuning->lines.cli;
     const char *folder = tuning->options->output;
     struct ah_emit emit = {.out = cli->json ? &cli->out : NULL};
     if (!cli->json)
@@ -566,7 +322,7 @@ static void report(struct finetuning *tuning)
     ah_emit_open(&emit, NULL, '{');
     ah_emit_text(&emit, "folder", folder);
     ah_emit_open(&emit, "commands", '[');
-    for (char *at = strchr(tuning->done.data, '\n') + 1; *at; at = strchr(at, '\n') + 1) {
+    for (char *at = strchr(tuning->lines.done.data, '\n') + 1; *at; at = strchr(at, '\n') + 1) {
         const char *line = ah_arena_strndup(&cli->arena, at, strcspn(at, "\n"));
         ah_emit_text(&emit, NULL, line);
     }
@@ -577,19 +333,20 @@ static void report(struct finetuning *tuning)
 static int finetune_run(struct ah_cli *cli, const void *given)
 {
     struct ah_error err = {0};
-    struct finetuning tuning = {.cli = cli, .options = given, .err = &err};
+    struct finetuning tuning = {.options = given, .model = cli->arguments.operands[0]};
     int rc = check_options(cli, given, &err);
-    if (rc)
-        return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : ah_cli_fail(cli, &err);
-    rc = finetune(&tuning);
+    rc = rc ? rc : ah_lines_open(&tuning.lines, cli, tuning.options->output, &err);
+    rc = rc ? rc : finetune(&tuning);
     if (!rc)
         report(&tuning);
-    ah_buffer_release(&tuning.done);
-    if (!rc || !tuning.status)
-        return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;
-    ah_cli_tell(cli, AH_CLI_NOTE, "'autohete %s' ended with %d; the same 'finetune' goes on from here",
-                tuning.command.words[1], tuning.status);
-    return tuning.status;
+    const int status = tuning.lines.status;
+    if (rc && status)
+        ah_cli_tell(cli, AH_CLI_NOTE, "'autohete %s' ended with %d; the same 'finetune' goes on from here",
+                    tuning.lines.words[1], status);
+    ah_lines_close(&tuning.lines);
+    if (!rc || status)
+        return status;
+    return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : ah_cli_fail(cli, &err);
 }
 
 const struct ah_verb ah_verb_finetune = {
@@ -599,8 +356,7 @@ const struct ah_verb ah_verb_finetune = {
         "MODEL is a folder with config.json, safetensors and a tokenizer.json, DATA are text or JSON as for "
         "'tokenize'. The work is done by the verbs 'tokenize', 'profile' (if this machine has no profile), "
         "'plan', 'sample' and 'run'. Each is printed as one could have typed it, and OUT/commands.sh keeps "
-        "those that "
-        "are done.\n\n"
+        "those that are done.\n\n"
         "Sequences are as long as 99 of 100 documents with a prompt need. A twentieth of the documents is "
         "held out; its loss is measured before the first step and at the end.\n\n"
         "If it is interrupted, or a part fails, the same line goes on where it ended. With other options it "

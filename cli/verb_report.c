@@ -3,8 +3,10 @@
  * autohete report RUNLOG: shows a run's measurements next to its plan's predictions.
  */
 #include "base/units.h"
+#include "cli/frame/outputs.h"
 #include "cli/inspect/inspect.h"
 #include "cli/inspect/plan_summary.h"
+#include "cli/inspect/report_export.h"
 #include "cli/inspect/report_ranks.h"
 #include "cli/verbs.h"
 #include "schemas/run_log_read.h"
@@ -392,12 +394,34 @@ static void print_json(struct ah_cli *cli, const struct ah_run_log_text *text,
 
 struct report_options {
     bool verbose;
+    const char *csv, *tensorboard;
+    bool force;
 };
+
+static const char *const replaced_curves[] = {AH_OUTPUT_CURVES, NULL};
 
 static const struct ah_option report_table[] = {
     {"verbose", 'v', AH_OPTION_FLAG, NULL, NULL, offsetof(struct report_options, verbose),
      "also show each lane's work, op by op, and where the time of traced steps went"},
+    {"csv", 0, AH_OPTION_OUTPUT, "FILE", replaced_curves, offsetof(struct report_options, csv),
+     "also write losses, rates and speeds to this file, a row per step and evaluation"},
+    {"tensorboard", 0, AH_OPTION_FOLDER, "DIR", NULL, offsetof(struct report_options, tensorboard),
+     "also write them to an event file in this folder; again and again while the run goes on, if you like"},
+    AH_OUTPUT_FORCE_ROW(struct report_options),
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
+
+static int export_curves(struct ah_cli *cli, const struct ah_runlog *runlog,
+                         const struct report_options *given, struct ah_error *err)
+{
+    int rc = given->csv ? ah_report_csv(runlog, given->csv, err) : AH_OK;
+    if (!rc && given->csv)
+        ah_cli_tell(cli, AH_CLI_WROTE, "%s", ah_cli_clean(cli, given->csv));
+    rc = rc || !given->tensorboard ? rc : ah_report_tensorboard(runlog, given->tensorboard, err);
+    if (!rc && given->tensorboard)
+        ah_cli_tell(cli, AH_CLI_WROTE, "an event file in %s; see it with 'tensorboard --logdir %s'",
+                    ah_cli_clean(cli, given->tensorboard), ah_cli_clean(cli, given->tensorboard));
+    return rc;
+}
 
 static int report_run(struct ah_cli *cli, const void *options)
 {
@@ -415,6 +439,7 @@ static int report_run(struct ah_cli *cli, const void *options)
     if (!rc && text.cut_bytes)
         ah_cli_tell(cli, AH_CLI_NOTE, "%s: its last line is cut after %" PRIu64 " bytes and was ignored",
                     ah_document_short_name(path, name), text.cut_bytes);
+    rc = rc ? rc : export_curves(cli, text.document.body.runlog, given, &err);
     if (!rc && cli->json)
         print_json(cli, &text, &summary);
     else if (!rc)
@@ -443,6 +468,7 @@ const struct ah_verb ah_verb_report = {
     .options_bytes = sizeof(struct report_options),
     .examples = {{"report run.ndjson", "did the prediction come true, and if not, where"},
                  {"report run.ndjson -v", "lane by lane and op by op"},
+                 {"report run.ndjson --tensorboard curves", "the curves, for TensorBoard"},
                  {"report run.ndjson --json | jq .errors", "the same for a program"}},
     .run = report_run,
 };

@@ -24,6 +24,7 @@
 #include "runtime/run/run_timeline.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -195,8 +196,9 @@ static void on_evaluated(void *context, uint64_t step, double loss, uint64_t tok
     ah_run_log_evaluation(&running->log, step, loss, tokens);
     if (running->quiet)
         return;
-    ah_buffer_printf(&running->cli->out, "held-out loss after step %" PRIu64 ": %.4f (%" PRIu64 " tokens)\n",
-                     step, loss, tokens);
+    ah_buffer_printf(&running->cli->out,
+                     "held-out loss after step %" PRIu64 ": %.4f, perplexity %.4g (%" PRIu64 " tokens)\n",
+                     step, loss, exp(loss), tokens);
     put_line(running);
 }
 

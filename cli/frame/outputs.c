@@ -60,6 +60,7 @@ static bool starts_as(const char *head, const char *word)
         const char *word, *begins, *holds;
     } others[] = {{AH_OUTPUT_PAGE, "<!doctype html>", "<title>autohete "},
                   {AH_OUTPUT_TRACE, "{\"displayTimeUnit\":\"ms\",\"otherData\":", "\"simulated\":"},
+                  {AH_OUTPUT_CURVES, "step,loss,", ""},
                   {AH_OUTPUT_EXPORT, "# autohete export ", ""},
                   {AH_OUTPUT_EXPORT, "{", "\"train_micro_batch_size_per_gpu\""}};
     const char *kind = strstr(head, "\"kind\"");

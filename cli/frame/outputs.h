@@ -20,6 +20,7 @@
 /* What an output may replace: the `words` of its row are kinds of documents (`plan`), or the following. */
 #define AH_OUTPUT_PAGE   "page"   /* an HTML page of a plan */
 #define AH_OUTPUT_TRACE  "trace"  /* a timeline for Perfetto */
+#define AH_OUTPUT_CURVES "curves" /* a table of a run, as CSV */
 #define AH_OUTPUT_EXPORT "export" /* a configuration of another system */
 
 /* The row for `--force`; the options struct `type` has a bool `force`. */

@@ -18,6 +18,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct finetune_options {
     const char *output, *machine, *lora, *loss, *date;
@@ -228,7 +229,7 @@ static bool find_newest(const struct finetuning *tuning, char ret_path[PATH_MAX]
     return newest && snprintf(ret_path, PATH_MAX, "%s/step-%08llu", folder, newest) < PATH_MAX;
 }
 
-/* Names the plan's device, unless that is the CPU. */
+/* Names the plan's device and the memory that it may take, unless it is the CPU. */
 static int add_device(struct finetuning *tuning)
 {
     struct ah_document plan;
@@ -238,8 +239,10 @@ static int add_device(struct finetuning *tuning)
     if (rc)
         return rc;
     const enum ah_device_kind kind = plan.body.plan->numeric_signature.device;
-    if (kind != AH_DEVICE_CPU)
+    if (kind != AH_DEVICE_CPU) {
         ah_lines_text(&tuning->lines, "device", ah_words_device_kind[kind]);
+        ah_lines_count(&tuning->lines, "device-memory", &tuning->options->device_memory);
+    }
     ah_document_release(&plan);
     return AH_OK;
 }
@@ -278,11 +281,21 @@ static int check_options(const struct ah_cli *cli, const struct finetune_options
                             "'-o' OUT is missing, the folder for data, plan and checkpoints");
     if (options->steps.given && options->epochs.given)
         return ah_error_set(err, AH_E_USAGE, "'--steps' and '--epochs' both say how long; leave one out");
+    const char *folder = cli->arguments.operands[0];
+    struct stat about;
     struct ah_document model;
-    const int rc = ah_input_load(&model, cli->arguments.operands[0], AH_DOCUMENT_MODEL, err);
-    if (!rc)
-        ah_document_release(&model);
-    return rc;
+    const int rc = ah_input_load(&model, folder, AH_DOCUMENT_MODEL, err);
+    if (rc) {
+        ah_input_add_hub(folder, err);
+        return rc;
+    }
+    ah_document_release(&model);
+    if (stat(folder, &about) || !S_ISDIR(about.st_mode))
+        return ah_error_set(err, AH_E_USAGE,
+                            "'%s' is no folder; give a model's folder, with config.json, safetensors and a "
+                            "tokenizer.json",
+                            folder);
+    return AH_OK;
 }
 
 static uint64_t choose_batch(const struct finetune_options *options, uint64_t sequences)
@@ -341,7 +354,8 @@ static int finetune_run(struct ah_cli *cli, const void *given)
         report(&tuning);
     const int status = tuning.lines.status;
     if (rc && status)
-        ah_cli_tell(cli, AH_CLI_NOTE, "'autohete %s' ended with %d; the same 'finetune' goes on from here",
+        ah_cli_tell(cli, AH_CLI_NOTE,
+                    "'autohete %s' ended with %d; 'finetune' goes on from here, with the same line",
                     tuning.lines.words[1], status);
     ah_lines_close(&tuning.lines);
     if (!rc || status)

@@ -25,7 +25,14 @@ enum {
     WINDOW = 65536,
     SAMPLE_TOKENS = 48,
     SAMPLE_BYTES = 320,
-    SAMPLES = 2
+    SAMPLES = 3,
+    LENGTHS = 1 << 16
+};
+
+/* Lengths of documents with learned tokens. */
+struct lengths {
+    uint64_t documents, tokens, longest;
+    uint64_t *of; /* (LENGTHS): documents of that many tokens; the last: more */
 };
 
 struct viewer {
@@ -37,6 +44,8 @@ struct viewer {
     struct ah_tokenizer tokenizer; /* if it is empty, ids are shown */
     uint32_t *tokens;              /* room for WINDOW tokens */
     uint8_t *bears;
+    uint8_t *begins;
+    struct lengths lengths;
 };
 
 static bool has_file(const char *folder, const char *name)
@@ -111,7 +120,7 @@ static int read_window(struct viewer *viewer, uint64_t first, size_t *ret_n, str
     const uint64_t left = viewer->facts->tokens - first;
     *ret_n = left < WINDOW ? (size_t)left : WINDOW;
     return ah_dataset_read(viewer->data, first, *ret_n,
-                           &(struct ah_dataset_span){.tokens = viewer->tokens, .bears = viewer->bears}, err);
+                           &(struct ah_dataset_span){viewer->tokens, viewer->bears, viewer->begins}, err);
 }
 
 /* ---- samples ---- */
@@ -198,7 +207,7 @@ static int put_sample(struct viewer *viewer, uint64_t from, uint64_t *ret_end, s
     return AH_OK;
 }
 
-/* Shows one sample from the beginning of the data and one from the middle. */
+/* Shows samples from the beginning of the data, and a third and two thirds into it. */
 static int put_samples(struct viewer *viewer, struct ah_error *err)
 {
     const struct ah_dataset_facts *facts = viewer->facts;
@@ -207,12 +216,70 @@ static int put_samples(struct viewer *viewer, struct ah_error *err)
     ah_emit_open(&viewer->emit, "samples", '[');
     for (size_t i = 0; i < SAMPLES && from < facts->tokens && !rc; i++) {
         rc = put_sample(viewer, from, &end, err);
-        from = facts->tokens / 2;
+        from = facts->tokens / SAMPLES * (i + 1);
         from -= facts->align ? from % facts->align : 0;
         from = from > end ? from : end;
     }
     ah_emit_close(&viewer->emit);
     return rc;
+}
+
+/* ---- lengths ---- */
+
+/* A document as it is read. */
+struct document {
+    uint64_t tokens;
+    uint64_t learned; /* tokens up to the last one that is learned */
+};
+
+/* Counts the document that ends before token `end`. In aligned data, what is not learned before the end of a sequence is
+ * padding. */
+static void count_document(struct viewer *viewer, const struct document *document, uint64_t end)
+{
+    struct lengths *lengths = &viewer->lengths;
+    const bool padded = viewer->facts->align && end % viewer->facts->align == 0;
+    const uint64_t tokens = padded ? document->learned : document->tokens;
+    if (!document->learned)
+        return;
+    lengths->documents++;
+    lengths->tokens += tokens;
+    lengths->longest = tokens > lengths->longest ? tokens : lengths->longest;
+    lengths->of[tokens < LENGTHS ? tokens : LENGTHS - 1]++;
+}
+
+static int count_lengths(struct viewer *viewer, struct ah_error *err)
+{
+    struct document document = {0};
+    uint64_t first = 0;
+    int rc = AH_OK;
+    for (size_t n; first < viewer->facts->tokens && !rc; first += n) {
+        rc = read_window(viewer, first, &n, err);
+        for (size_t i = 0; i < n && !rc; i++) {
+            if (viewer->begins[i]) {
+                count_document(viewer, &document, first + i);
+                document = (struct document){0};
+            }
+            document.tokens++;
+            document.learned = viewer->bears[i] ? document.tokens : document.learned;
+        }
+    }
+    if (!rc)
+        count_document(viewer, &document, first);
+    return rc;
+}
+
+/* Returns the least length that this share of documents does not exceed. */
+static uint64_t length_of(const struct lengths *lengths, double share)
+{
+    uint64_t documents = 0, length = 0;
+    while (length < LENGTHS - 1 && (double)documents < share * (double)lengths->documents)
+        documents += lengths->of[++length];
+    return length < LENGTHS - 1 ? length : lengths->longest;
+}
+
+static double fill_of(const struct viewer *viewer)
+{
+    return (double)viewer->lengths.tokens / (double)viewer->facts->tokens;
 }
 
 /* ---- counts ---- */
@@ -238,9 +305,16 @@ static void put_facts(struct viewer *viewer)
     ah_table_cell(&table, "unmasked");
     ah_table_cell(&table, "%" PRIu64 ", %.1f %%; not learned: the first token of each document",
                   facts->unmasked, 100 * (double)facts->unmasked / (double)facts->tokens);
+    if (facts->documents > 1) {
+        ah_table_cell(&table, "lengths");
+        ah_table_cell(&table, "median %" PRIu64 ", 95 of 100 up to %" PRIu64 ", longest %" PRIu64 " tokens",
+                      length_of(&viewer->lengths, 0.5), length_of(&viewer->lengths, 0.95),
+                      viewer->lengths.longest);
+    }
     if (facts->align) {
         ah_table_cell(&table, "aligned");
-        ah_table_cell(&table, "to sequences of %" PRIu64 " tokens", facts->align);
+        ah_table_cell(&table, "to sequences of %" PRIu64 " tokens, %.1f %% filled", facts->align,
+                      100 * fill_of(viewer));
     }
     ah_table_cell(&table, "sha256");
     ah_table_cell(&table, "%s", facts->sha256);
@@ -257,8 +331,16 @@ static void emit_facts(struct viewer *viewer)
     ah_emit_integer(emit, "tokens", facts->tokens);
     ah_emit_integer(emit, "documents", facts->documents);
     ah_emit_integer(emit, "unmasked", facts->unmasked);
-    if (facts->align)
+    ah_emit_open(emit, "lengths", '{');
+    ah_emit_integer(emit, "documents", viewer->lengths.documents);
+    ah_emit_integer(emit, "median", length_of(&viewer->lengths, 0.5));
+    ah_emit_integer(emit, "p95", length_of(&viewer->lengths, 0.95));
+    ah_emit_integer(emit, "longest", viewer->lengths.longest);
+    ah_emit_close(emit);
+    if (facts->align) {
         ah_emit_integer(emit, "align", facts->align);
+        ah_emit_number(emit, "fill", fill_of(viewer));
+    }
     ah_emit_text(emit, "sha256", facts->sha256);
 }
 
@@ -268,8 +350,12 @@ int ah_inspect_data(struct ah_cli *cli, const char *word, const char *format, co
     struct viewer viewer = {.cli = cli,
                             .emit = {.out = cli->json ? &cli->out : NULL},
                             .tokens = ah_arena_array(&cli->arena, WINDOW, sizeof(uint32_t)),
-                            .bears = ah_arena_array(&cli->arena, WINDOW, 1)};
-    int rc = viewer.tokens && viewer.bears ? open_data(&viewer, word, format, err) : ah_error_memory(err);
+                            .bears = ah_arena_array(&cli->arena, WINDOW, 1),
+                            .begins = ah_arena_array(&cli->arena, WINDOW, 1),
+                            .lengths.of = ah_arena_array(&cli->arena, LENGTHS, sizeof(uint64_t))};
+    const bool room = viewer.tokens && viewer.bears && viewer.begins && viewer.lengths.of;
+    int rc = room ? open_data(&viewer, word, format, err) : ah_error_memory(err);
+    rc = rc ? rc : count_lengths(&viewer, err);
     if (!rc && tokenizer)
         rc = ah_tokenizer_load(&viewer.tokenizer, tokenizer, err);
     if (!rc) {

@@ -232,7 +232,7 @@ struct document {
     uint64_t learned; /* tokens up to the last one that is learned */
 };
 
-/* Counts the document that ends before token `end`. In aligned data, what is not learned before the end of a sequence is
+/* Counts the document that ends before token `end`. In aligned data, what is not learned at the end of a sequence is
  * padding. */
 static void count_document(struct viewer *viewer, const struct document *document, uint64_t end)
 {

@@ -4,7 +4,7 @@
  * process of its own and is printed before it runs. OUT/commands.sh has those that are done, so the same line goes on
  * where it was interrupted.
  */
-#include "cli/finetune/lines.h"
+#include "cli/frame/lines.h"
 #include "cli/frame/cache.h"
 #include "cli/frame/emit.h"
 #include "cli/frame/input.h"

@@ -14,6 +14,7 @@
 #include "cli/run/run_hosts.h"
 #include "cli/run/run_options.h"
 #include "cli/run/run_plan.h"
+#include "cli/run/run_samples.h"
 #include "cli/run/run_terminal.h"
 #include "cli/run/stall.h"
 #include "cli/trace/trace.h"
@@ -35,6 +36,8 @@ struct run_options {
     bool force, local, pace;
     const char *hosts;
     struct ah_option_real stall_after;
+    struct ah_option_integer sample_every;
+    const char *prompts;
 };
 
 #define FIELD(name) offsetof(struct run_options, name)
@@ -74,6 +77,10 @@ static const struct ah_option run_table[] = {
      "--resume, where it was saved)"},
     {"no-save", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(run.no_save), "keep nothing of this run"},
     {"save-every", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.save_every), "also save every this many steps"},
+    {"prompts", 0, AH_OPTION_FILE, "FILE", NULL, FIELD(prompts),
+     "after each save, show what the model says to each line of this file; it is computed on the CPU"},
+    {"sample-every", 0, AH_OPTION_COUNT, "N", NULL, FIELD(sample_every),
+     "with --prompts: only every this many steps and at the end; without --save-every, saves then"},
     {"keep", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.keep),
      "keep this many of the newest checkpoints (default 2; 0: all)"},
     {"keep-best", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(run.keep_best),
@@ -117,6 +124,7 @@ struct running {
     struct ah_run_log log;
     struct ah_run_timeline *timeline; /* NULL: no trace was requested */
     struct ah_progress progress;
+    struct ah_run_samples samples;
     bool quiet; /* print nothing for people: --quiet is given, or standard output is for a log or trace */
     struct ah_error unsaid; /* why standard output could not be written */
     struct steady steady;
@@ -215,6 +223,9 @@ static void on_saved(void *context, uint64_t step, double us, const struct ah_ch
     ah_buffer_printf(&running->cli->out, "saved after step %" PRIu64 ": %s, in %s\n", step,
                      ah_cli_clean(running->cli, saved->path), ah_units_print_time(text, us));
     put_line(running);
+    const struct ah_run *run = &running->run;
+    ah_run_samples_show(&running->samples, step, run->settings.steps,
+                        run->plan->model.lora ? run->options->weights : NULL, saved->path);
 }
 
 /* ---- the verb ---- */
@@ -262,7 +273,10 @@ static int open_running(struct running *running, struct ah_error *err)
                                           .paces = options->pace,
                                           .hosts = options->hosts};
     running->given = options->run;
+    running->samples = (struct ah_run_samples){
+        .cli = running->cli, .every = options->sample_every, .path = options->prompts};
     int rc = share_output(running, err);
+    rc = rc ? rc : ah_run_samples_open(&running->samples, &running->given, err);
     if (!rc)
         rc = ah_run_plan_load(&running->loaded, path, &wish, err);
     running->given.ranks = running->loaded.ranks;

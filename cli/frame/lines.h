@@ -11,8 +11,8 @@
  *     rc = ah_lines_do(&lines);
  *     ah_lines_close(&lines);
  */
-#ifndef AH_CLI_FINETUNE_LINES_H
-#define AH_CLI_FINETUNE_LINES_H
+#ifndef AH_CLI_FRAME_LINES_H
+#define AH_CLI_FRAME_LINES_H
 
 #include "cli/frame/cli.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/finetune/lines.h"
+#include "cli/frame/lines.h"
 
 #include "base/file.h"
 #include "cli/frame/interrupt.h"

@@ -4,10 +4,10 @@
  * process of its own and is printed before it runs. OUT/commands.sh has those that are done, so the same line goes on
  * where it was interrupted.
  */
-#include "cli/frame/lines.h"
 #include "cli/frame/cache.h"
 #include "cli/frame/emit.h"
 #include "cli/frame/input.h"
+#include "cli/frame/lines.h"
 #include "cli/verbs.h"
 #include "runtime/run/devices.h"
 #include "schemas/model.h"

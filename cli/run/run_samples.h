@@ -17,12 +17,12 @@ struct ah_run_samples {
     size_t n;
 };
 
-/* Reads the prompts. Without '--save-every', the run will save when samples are due. AH_E_USAGE: options that do not fit
- * each other, or no prompt. Errors of ah_file_read(). */
+/* Reads the prompts. Without '--save-every', the run will save when samples are due. AH_E_USAGE: options that do not
+ * fit each other, or no prompt. Errors of ah_file_read(). */
 int ah_run_samples_open(struct ah_run_samples *samples, struct ah_run_options *options, struct ah_error *err);
 
-/* Shows the samples of the checkpoint, if they are due after this step. `base` is the base model of an adapter, or NULL.
- * What fails is told; the run goes on. */
+/* Shows the samples of the checkpoint, if they are due after this step. `base` is an adapter's base model, or NULL. What
+ * fails is told; the run goes on. */
 void ah_run_samples_show(const struct ah_run_samples *samples, uint64_t step, uint64_t last_step,
                          const char *base, const char *checkpoint);
 

@@ -198,7 +198,7 @@ static double draw(const struct sampling *sampling, size_t prompt, size_t token)
         .seed = sampling->options->seed.value, .purpose = AH_PHILOX_SAMPLE, .step = token, .element = prompt};
     uint32_t bits[4];
     ah_philox_draw(&name, bits);
-    return ((double)bits[0] * 0x1p32 + (double)bits[1]) * 0x1p-64;
+    return (double)(((uint64_t)bits[0] << 32 | bits[1]) >> 11) * 0x1p-53; /* never rounded to 1 */
 }
 
 static int answer_prompt(struct sampling *sampling, size_t i)

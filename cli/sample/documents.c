@@ -21,7 +21,7 @@ static bool keep(struct reader *reader)
 {
     const struct ah_text_ids *tokens = &reader->tokens;
     const size_t half = tokens->n / 2 < AH_DOCUMENTS_TEXT ? tokens->n / 2 : AH_DOCUMENTS_TEXT;
-    const size_t first = reader->first > 1 ? reader->first : half;
+    const size_t first = reader->first > 1 || reader->end <= half ? reader->first : half;
     bool good = true;
     if (reader->end > first && first) {
         struct ah_documents_prompt *prompt = &reader->prompts[reader->n++];

@@ -62,6 +62,18 @@ static void find_matrices(struct finding *finding)
     lora->n_on = n;
 }
 
+/* True if an adapter's A or B is without the other. B comes after A. */
+static bool is_half(const struct ah_model_tensor *tensors, size_t n, uint32_t some)
+{
+    for (size_t i = 0; i + 1 < n; i++)
+        if (tensors[i].adapter) {
+            if ((some >> i ^ some >> (i + 1)) & 1)
+                return true;
+            i++;
+        }
+    return false;
+}
+
 /* Finds the tensors of a block of which the file has every part. */
 static int find_tensors(const struct finding *finding, uint64_t block, uint32_t *ret_trained)
 {
@@ -69,7 +81,8 @@ static int find_tensors(const struct finding *finding, uint64_t block, uint32_t 
     struct ah_names_part parts[AH_NAMES_PARTS_MAX];
     uint32_t some = 0, lacks = 0;
     const size_t n = ah_names_parts(&finding->model, block, parts);
-    ah_model_tensors(&finding->model, ah_model_block_kind(&finding->model, block), tensors);
+    const size_t n_tensors =
+        ah_model_tensors(&finding->model, ah_model_block_kind(&finding->model, block), tensors);
     for (size_t i = 0; i < n; i++) {
         if (!tensors[parts[i].tensor].adapter)
             ah_names_in_adapter(&parts[i]);
@@ -78,7 +91,7 @@ static int find_tensors(const struct finding *finding, uint64_t block, uint32_t 
         lacks |= (uint32_t)!has << parts[i].tensor;
     }
     *ret_trained = some & ~lacks;
-    if (some & lacks)
+    if (some & lacks || is_half(tensors, n_tensors, some))
         return ah_error_set(finding->err, AH_E_UNSUPPORTED,
                             "%s: block %" PRIu64
                             " lacks an adapter or a tensor that others like it have, which is not supported",

@@ -160,7 +160,19 @@ static int take_weights(struct ah_speaker *s, uint64_t used[AH_ARENA_KINDS], uin
     return AH_OK;
 }
 
-/* Prepares the ops of all programs, as they are before anything has its place. */
+/* Prepares an op; with attention, the ops before it that keep its keys and values. */
+static int prepare_op(const struct ah_speaker *s, const struct ah_speaker_place *at, size_t op)
+{
+    struct ah_op bound = ah_speaker_bind(s, at, op), keep[AH_SPEAKER_KEPT];
+    int rc = AH_OK;
+    if (bound.kind == AH_OP_ATTENTION) {
+        ah_speaker_attend(s, at, &bound, keep);
+        rc = ah_device_prepare(s->device, keep, AH_SPEAKER_KEPT, s->err);
+    }
+    return rc ? rc : ah_device_prepare(s->device, &bound, 1, s->err);
+}
+
+/* Prepares the ops of all programs, as they are before weights have their places. */
 static int prepare(struct ah_speaker *s)
 {
     int rc = AH_OK;
@@ -170,10 +182,8 @@ static int prepare(struct ah_speaker *s)
                                                 .block = s->job[size].groups[i].first};
             const bool head = s->job[size].groups[i].kind == AH_BLOCK_HEAD;
             const size_t n = head ? (size == AH_SPEAKER_ONE ? 2 : 0) : s->program[size][i].n_ops;
-            for (size_t op = 0; op < n && !rc; op++) {
-                const struct ah_op bound = ah_speaker_bind(s, &at, op);
-                rc = ah_device_prepare(s->device, &bound, 1, s->err);
-            }
+            for (size_t op = 0; op < n && !rc; op++)
+                rc = prepare_op(s, &at, op);
         }
     return rc;
 }
@@ -182,6 +192,7 @@ static int open_device(struct ah_speaker *s)
 {
     const struct ah_device_options options = {.index = s->options.device};
     uint64_t used[AH_ARENA_KINDS] = {0};
+    take_fixed(s, used);
     int rc = ah_device_open(&s->device, s->options.driver, &options, s->err);
     rc = rc ? rc : prepare(s);
     if (rc)
@@ -190,7 +201,6 @@ static int open_device(struct ah_speaker *s)
     s->vectors = ah_arena_array(&s->arena, s->n_blocks, sizeof *s->vectors);
     if (!s->vectors)
         return ah_error_memory(s->err);
-    take_fixed(s, used);
     rc = take_weights(s, used, memory);
     s->facts.device_bytes = used[AH_ARENA_DEVICE] + s->device->reserve_bytes;
     s->facts.host_bytes = used[AH_ARENA_PINNED] + used[AH_ARENA_PAGEABLE];
@@ -311,11 +321,10 @@ int ah_speaker_open(struct ah_speaker **ret_speaker, const struct ah_speaker_opt
     int rc = AH_OK;
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
         rc = parts[i](s);
-    if (rc) {
+    if (rc)
         ah_speaker_close(s);
-        s = NULL;
-    }
-    *ret_speaker = s;
+    else
+        *ret_speaker = s;
     return rc;
 }
 
@@ -355,7 +364,8 @@ int ah_speaker_feed(struct ah_speaker *s, const uint32_t *tokens, size_t n, cons
                              done + rows == n);
         s->past += (uint32_t)rows;
     }
-    *ret_logits = ah_device_pointer(s->device, s->logits);
+    if (!rc)
+        *ret_logits = ah_device_pointer(s->device, s->logits);
     return rc;
 }
 

@@ -78,6 +78,11 @@ struct ah_speaker_place {
 };
 struct ah_op ah_speaker_bind(const struct ah_speaker *s, const struct ah_speaker_place *at, size_t op);
 
+/* Binds attention further: it reads the caches, after the ops of `ret_keep` put the new keys and values there. */
+enum { AH_SPEAKER_KEPT = 2 };
+void ah_speaker_attend(const struct ah_speaker *s, const struct ah_speaker_place *at, struct ah_op *attention,
+                       struct ah_op ret_keep[AH_SPEAKER_KEPT]);
+
 /* Computes the next `rows` tokens, whose words are there, in one pass; with `logits`, those after the last one. */
 int ah_speaker_pass(struct ah_speaker *s, enum ah_speaker_size size, uint32_t rows, bool logits);
 

@@ -100,25 +100,36 @@ static struct ah_ref cache_of(const struct ah_speaker *s, struct ah_ref caches, 
     return further(caches, ah_speaker_bytes(s, rows * ah_speaker_kv_width(s)));
 }
 
-static int keep(struct ah_speaker *s, struct ah_ref cache, struct ah_ref made, uint64_t rows)
+static struct ah_op keep(const struct ah_speaker *s, struct ah_ref cache, struct ah_ref made, uint64_t rows)
 {
     const uint64_t width = ah_speaker_kv_width(s);
     struct ah_op op = {.kind = AH_OP_CAST,
                        .arg = {further(cache, ah_speaker_bytes(s, s->past * width)), made}};
     op.u.elements.rows = rows;
     op.u.elements.count = width;
-    return submit(s, AH_LANE_COMPUTE, &op, NULL, 0, &s->compute);
+    return op;
 }
 
-static int attend(struct ah_speaker *s, const struct ah_speaker_place *at, struct ah_op *op)
+void ah_speaker_attend(const struct ah_speaker *s, const struct ah_speaker_place *at, struct ah_op *attention,
+                       struct ah_op ret_keep[AH_SPEAKER_KEPT])
 {
-    const struct ah_ref keys = cache_of(s, s->keys, at->block), values = cache_of(s, s->values, at->block);
-    int rc = keep(s, keys, op->arg[3], s->rows[at->size]);
-    rc = rc ? rc : keep(s, values, op->arg[4], s->rows[at->size]);
-    op->arg[3] = keys;
-    op->arg[4] = values;
-    op->u.attention.past = s->past;
-    return rc ? rc : submit(s, AH_LANE_COMPUTE, op, NULL, 0, &s->compute);
+    const struct ah_ref caches[AH_SPEAKER_KEPT] = {cache_of(s, s->keys, at->block),
+                                                   cache_of(s, s->values, at->block)};
+    for (size_t i = 0; i < AH_SPEAKER_KEPT; i++) {
+        ret_keep[i] = keep(s, caches[i], attention->arg[3 + i], s->rows[at->size]);
+        attention->arg[3 + i] = caches[i];
+    }
+    attention->u.attention.past = s->past;
+}
+
+static int attend(struct ah_speaker *s, const struct ah_speaker_place *at, struct ah_op *attention)
+{
+    struct ah_op kept[AH_SPEAKER_KEPT];
+    int rc = AH_OK;
+    ah_speaker_attend(s, at, attention, kept);
+    for (size_t i = 0; i < AH_SPEAKER_KEPT && !rc; i++)
+        rc = submit(s, AH_LANE_COMPUTE, &kept[i], NULL, 0, &s->compute);
+    return rc ? rc : submit(s, AH_LANE_COMPUTE, attention, NULL, 0, &s->compute);
 }
 
 /* ---- weights ---- */

@@ -21,8 +21,8 @@ struct ah_run_samples {
  * fit each other, or no prompt. Errors of ah_file_read(). */
 int ah_run_samples_open(struct ah_run_samples *samples, struct ah_run_options *options, struct ah_error *err);
 
-/* Shows the samples of the checkpoint, if they are due after this step. `base` is an adapter's base model, or NULL. What
- * fails is told; the run goes on. */
+/* Shows the samples of the checkpoint, if they are due after this step. `base` is an adapter's base model, or NULL.
+ * What fails is told; the run goes on. */
 void ah_run_samples_show(const struct ah_run_samples *samples, uint64_t step, uint64_t last_step,
                          const char *base, const char *checkpoint);
 

@@ -103,3 +103,82 @@ TEST(speaker, refuses_more_positions_than_are_learned_and_too_little_memory)
     assert_true(ah_speaker_facts(c.speaker).device_bytes <= least);
     sample_close(&c);
 }
+
+/* ---- what is prepared ---- */
+
+enum { PREPARED_MAX = 256 };
+
+static struct {
+    struct ah_device_driver driver; /* the CPU device's, which notes ops */
+    struct ah_op ops[PREPARED_MAX];
+    size_t n, submitted;
+} watched;
+
+/* True if the device has the same code for both: they differ in places and in attention's `past` only. */
+static bool same_code(const struct ah_op *a, const struct ah_op *b)
+{
+    struct ah_op other = *b;
+    if (a->kind == AH_OP_ATTENTION && b->kind == AH_OP_ATTENTION)
+        other.u.attention.past = a->u.attention.past;
+    for (size_t i = 0; i < AH_OP_ARGS; i++)
+        if (a->arg[i].arena != b->arg[i].arena || a->arg[i].dtype != b->arg[i].dtype ||
+            a->arg[i].row_stride != b->arg[i].row_stride)
+            return false;
+    return a->kind == b->kind && !memcmp(&a->u, &other.u, sizeof a->u);
+}
+
+static int note_prepared(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        assert_true(watched.n < PREPARED_MAX);
+        watched.ops[watched.n++] = ops[i];
+    }
+    return ah_device_cpu()->prepare(device, ops, n, err);
+}
+
+static int expect_prepared(struct ah_device *device, const struct ah_submission *submissions, size_t n,
+                           struct ah_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t k = 0;
+        if (submissions[i].lane != AH_LANE_COMPUTE)
+            continue;
+        while (k < watched.n && !same_code(&watched.ops[k], submissions[i].op))
+            k++;
+        if (k == watched.n)
+            fail_msg("op '%s' was not prepared", ah_op_name(submissions[i].op->kind));
+        watched.submitted++;
+    }
+    return ah_device_cpu()->submit(device, submissions, n, err);
+}
+
+static int open_watched(struct ah_device **ret_device, const struct ah_device_options *options,
+                        struct ah_error *err)
+{
+    const int rc = ah_device_cpu()->open(ret_device, options, err);
+    if (!rc)
+        (*ret_device)->driver = &watched.driver;
+    return rc;
+}
+
+/* A GPU loads the code of an op that was not prepared while other ops may wait for the host. */
+TEST(speaker, prepares_every_op_that_computes)
+{
+    static const char *const names[] = {"llama", "gpt2", "gpt2-lora", "qwen3-lora"};
+    static const size_t parts[] = {7, 1, 0};
+    float logits[SAMPLE_VOCABULARY_MAX];
+    watched.driver = *ah_device_cpu();
+    watched.driver.open = open_watched;
+    watched.driver.prepare = note_prepared;
+    watched.driver.submit = expect_prepared;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct sample_case c;
+        watched.n = watched.submitted = 0;
+        sample_open(
+            &c, names[i],
+            &(struct ah_speaker_options){.driver = &watched.driver, .dtype = AH_BF16, .positions = 16});
+        sample_feed(&c, parts, logits);
+        assert_true(watched.submitted > 40);
+        sample_close(&c);
+    }
+}

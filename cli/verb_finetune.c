@@ -10,6 +10,7 @@
 #include "cli/frame/lines.h"
 #include "cli/verbs.h"
 #include "runtime/run/devices.h"
+#include "runtime/train/data/dataset.h"
 #include "schemas/model.h"
 #include "schemas/plan.h"
 
@@ -94,34 +95,26 @@ static int tokenize(struct finetuning *tuning)
 /* Reads what the token files say: the length of sequences, and how many there are. */
 static int read_data(struct finetuning *tuning, uint64_t *ret_seq, uint64_t *ret_sequences)
 {
-    *ret_seq = *ret_sequences = 0;
-    for (unsigned file = 0;; file++) {
-        char path[PATH_MAX];
-        unsigned char header[40];
-        uint64_t tokens = 0, align = 0;
-        if (snprintf(path, sizeof path, "%s/data/train-%05u.bin", tuning->options->output, file) >=
-            (int)sizeof path)
-            return ah_error_memory(tuning->lines.err);
-        FILE *in = fopen(path, "re");
-        if (!in)
-            break;
-        const bool good = fread(header, sizeof header, 1, in) == 1;
-        fclose(in);
-        for (size_t i = 0; i < 8 && good; i++) {
-            tokens |= (uint64_t)header[16 + i] << 8 * i;
-            align |= (uint64_t)header[32 + i] << 8 * i;
-        }
-        if (!good || !align)
-            return ah_error_set(tuning->lines.err, AH_E_DOCUMENT,
-                                "%s: is no file of sequences; remove '%s' and begin again", path,
-                                tuning->options->output);
-        *ret_seq = align;
-        *ret_sequences += tokens / align;
-    }
-    return *ret_seq ? AH_OK
-                    : ah_error_set(tuning->lines.err, AH_E_IO,
-                                   "'%s/data' has no token files; remove '%s' and begin again",
-                                   tuning->options->output, tuning->options->output);
+    char pattern[PATH_MAX];
+    const char *path = pattern;
+    struct ah_dataset *data;
+    const struct ah_dataset_options options = {.paths = &path, .n_paths = 1, .vocabulary = UINT32_MAX};
+    if (snprintf(pattern, sizeof pattern, "%s/data/train-*.bin", tuning->options->output) >=
+        (int)sizeof pattern)
+        return ah_error_memory(tuning->lines.err);
+    const int rc = ah_dataset_open(&data, &options, tuning->lines.err);
+    if (rc)
+        return rc;
+    const struct ah_dataset_facts *facts = ah_dataset_facts(data);
+    const uint64_t align = facts->align, tokens = facts->tokens;
+    ah_dataset_close(data);
+    if (!align)
+        return ah_error_set(tuning->lines.err, AH_E_DOCUMENT,
+                            "'%s' has no sequences of one length; remove '%s' and begin again", pattern,
+                            tuning->options->output);
+    *ret_seq = align;
+    *ret_sequences = tokens / align;
+    return AH_OK;
 }
 
 static bool has_gpu(void)

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Lines: command lines as processes, and the file that keeps those that are done.
+ */
 #include "cli/frame/lines.h"
 
 #include "base/file.h"

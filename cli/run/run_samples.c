@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Run samples: reads prompts, and runs 'autohete sample' on what was saved.
+ */
 #include "cli/run/run_samples.h"
 
 #include "base/file.h"

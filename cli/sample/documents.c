@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Documents: cuts token files into documents, and these where learning begins.
+ */
 #include "cli/sample/documents.h"
 
 #include "runtime/train/data/dataset.h"

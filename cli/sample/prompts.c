@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Prompts: renders and encodes what the user says, and finds the tokens that end an answer.
+ */
 #include "cli/sample/prompts.h"
 
 #include "base/file.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pick: the largest logit, or a draw from the softmax.
+ */
 #include "runtime/sample/pick.h"
 
 #include <math.h>

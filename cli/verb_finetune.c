@@ -272,6 +272,11 @@ static int check_options(const struct ah_cli *cli, const struct finetune_options
     if (!options->output)
         return ah_error_set(err, AH_E_USAGE,
                             "'-o' OUT is missing, the folder for data, plan and checkpoints");
+    if (strpbrk(options->output, "*?["))
+        return ah_error_set(
+            err, AH_E_USAGE,
+            "'-o' '%s' has '*', '?' or '[', which mean something in patterns of files; give another name",
+            options->output);
     if (options->steps.given && options->epochs.given)
         return ah_error_set(err, AH_E_USAGE, "'--steps' and '--epochs' both say how long; leave one out");
     const char *folder = cli->arguments.operands[0];

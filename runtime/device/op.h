@@ -38,7 +38,7 @@
  *                                                        where its document starts; absent: at 0. Keys may
  *                                                        go further back than queries (`past`)
  *   attention_backward  dq*, dk*, dv*, dout*, q*, k*, v*, out*, lse, docs?, scratch
- *   activation          y*, x*, up*?                     gelu(x), or silu(x) * up
+ *   activation          y*, x*, up*?                     gelu(x); gated: silu(x) * up or gelu(x) * up
  *   activation_backward dx*, dup*?, dy*, x*, up*?        dx may be dy, and neither x nor up
  *   embed               y, table, positions_table?, tokens, positions?
  *   embed_backward      dtable?, dpositions_table?, dy, tokens?, positions?, scratch?
@@ -123,7 +123,12 @@ enum { AH_OP_NORM_GROUP = 64 };
 
 enum ah_epilogue { AH_EPILOGUE_NONE, AH_EPILOGUE_BIAS, AH_EPILOGUE_BIAS_GELU };
 enum ah_norm_kind { AH_NORM_RMS, AH_NORM_LAYER };
-enum ah_activation_kind { AH_ACTIVATION_GELU_TANH, AH_ACTIVATION_GELU, AH_ACTIVATION_SILU_GATED };
+enum ah_activation_kind {
+    AH_ACTIVATION_GELU_TANH,
+    AH_ACTIVATION_GELU,
+    AH_ACTIVATION_SILU_GATED,
+    AH_ACTIVATION_GELU_TANH_GATED
+};
 
 struct ah_op_bytes {
     uint64_t bytes;
@@ -158,6 +163,7 @@ struct ah_op_norm {
     uint32_t heads; /* 0 means 1 */
     uint32_t kind;  /* enum ah_norm_kind */
     float epsilon;
+    float gain_offset; /* added to each gain before it is used */
 };
 
 struct ah_op_attention {
@@ -168,6 +174,7 @@ struct ah_op_attention {
     uint32_t head_dim;
     uint32_t window; /* 0: none */
     float scale;
+    float soft_cap; /* a scaled score s becomes cap * tanh(s / cap), before masks; 0: none */
     /* Keys before each sequence's first query: q, out and lse have `seq` rows of a sequence, k and v `past` + `seq`.
      * Query i has position `past` + i. Forward only, and without docs. Not part of the shape that is prepared. */
     uint32_t past;
@@ -189,11 +196,13 @@ struct ah_op_embed {
     uint64_t positions; /* rows of the position table; 0: none */
     uint64_t seq;       /* tokens of a sequence; 0 without a position table, or with a positions operand */
     uint64_t padding;   /* embed_backward: 1 + the token whose row of `dtable` gets nothing; 0: none */
+    float scale;        /* multiplies rows of the table, before positions are added; 0 means 1 */
 };
 
 struct ah_op_cross_entropy {
     uint64_t rows;
     uint64_t vocabulary;
+    float soft_cap; /* a logit x becomes cap * tanh(x / cap) first, and gradients are those of x; 0: none */
 };
 
 /* A vector may be summed in tiles that begin at multiples of AH_OP_SUM_LEAF and are submitted in order. The bits are

@@ -239,6 +239,8 @@ static void sizes_attention(const struct ah_op *op, struct op_sizes *sizes)
     sizes->of[WIDTH] = attention->head_dim;
     if (attention->kv_heads == 0 || attention->heads % attention->kv_heads)
         sizes->wrong = "heads is not a multiple of kv_heads";
+    if (!isfinite(attention->soft_cap) || attention->soft_cap < 0)
+        sizes->wrong = "soft_cap is negative or not finite";
 }
 
 static void sizes_embed(const struct ah_op *op, struct op_sizes *sizes)

@@ -61,6 +61,16 @@ static void (*const sizes_of[AH_OP_KINDS])(const struct ah_op *op, uint64_t ret_
     [AH_OP_ACTIVATION] = activation_sizes, [AH_OP_ACTIVATION_BACKWARD] = activation_sizes,
 };
 
+/* Adds an attention's soft cap, but not its absence: so layers without a cap keep the digests of earlier builds. */
+static void add_soft_cap(struct ah_sha256 *hash, const struct ah_op *op)
+{
+    const bool attention = op->kind == AH_OP_ATTENTION || op->kind == AH_OP_ATTENTION_BACKWARD;
+    uint32_t bits;
+    memcpy(&bits, &op->u.attention.soft_cap, sizeof bits);
+    if (attention && bits)
+        add_number(hash, bits);
+}
+
 static int add_op(struct ah_sha256 *hash, const struct ah_program_op *step, struct ah_error *err)
 {
     struct ah_operand operands[AH_OP_ARGS];
@@ -74,6 +84,7 @@ static int add_op(struct ah_sha256 *hash, const struct ah_program_op *step, stru
     if (sizes_of[step->op.kind])
         sizes_of[step->op.kind](&step->op, sizes);
     add_all(hash, sizes, SIZES);
+    add_soft_cap(hash, &step->op);
     for (size_t i = 0; i < AH_OP_ARGS; i++) {
         const struct ah_operand *it = &operands[i];
         add_all(hash,

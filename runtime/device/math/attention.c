@@ -182,7 +182,8 @@ static struct ah_attention shape_of(const struct ah_op_attention *sizes, const s
         .strips = ((uint64_t)sizes->seq + AH_ATTENTION_STRIP - 1) / AH_ATTENTION_STRIP,
         .panels = ((uint64_t)sizes->head_dim + AH_TILE_ROWS - 1) / AH_TILE_ROWS,
         .words = ah_pack_words(kernel, sizes->head_dim),
-        .factor = sizes->scale * 0x1.715476p+0f,
+        .factor = (sizes->soft_cap > 0 ? sizes->soft_cap : sizes->scale) * 0x1.715476p+0f,
+        .bend = sizes->soft_cap > 0 ? sizes->scale / sizes->soft_cap : 0,
     };
     shape.steps_per_head = (shape.words + AH_TILE_WORDS - 1) / AH_TILE_WORDS;
     return shape;

@@ -5,6 +5,7 @@
  *     p = 2^(s - lse)      s = scale k q^T; s and lse are in powers of two
  *     g = v dout^T         the gradient of p
  *     d = p scale (g - delta)    delta = each query's sum of dout * out, kept in the op's scratch
+ *                                with a soft cap: s = cap t, t = tanh(scale k q^T / cap), and d also times 1 - t^2
  *     dv += p dout         dk += d q         dq^T += k^T d
  *
  * A UNIT is one head of k and v of one sequence, with all query heads that share it. One thread computes it; sums of dk
@@ -240,10 +241,13 @@ static void compute_slopes(const struct unit *unit, const struct queries *querie
     ah_attention_multiply(unit->sums, attention, unit->key + tile_at(unit, tile - block), rows, strip->query);
     ah_attention_multiply(unit->sums + AH_TILE_SUMS, attention, unit->value + tile_at(unit, tile - block),
                           rows, strip->dout);
+    if (attention->sizes.soft_cap > 0)
+        attention->steps->cap(unit->sums, attention->bend);
     const struct ah_attention_slopes slopes = {
         .scores = unit->sums,
         .dweights = unit->sums + AH_TILE_SUMS,
         .factor = attention->factor,
+        .capped = attention->sizes.soft_cap > 0,
         .scale = attention->sizes.scale,
         .lse = strip->lse,
         .delta = strip->delta,

@@ -9,11 +9,12 @@
  *     for each block of keys that a strip of the unit sees, ascending
  *         pack k; pack v transposed
  *         for each strip of the unit that sees the block
- *             s = k q^T, tile by tile, for the tiles that the strip sees
+ *             s = k q^T, tile by tile, for the tiles that the strip sees; with a soft cap, its tanh
  *             m' = max(m, s);  p = 2^(s - m');  l = l 2^(m - m') + p;  o = o 2^(m - m') + v^T p;  m = m'
  *     out = o / l, transposed back;  lse = ln 2 (m + log2 l)
  *
- * Scores are in powers of two: scaled by scale * log2(e). Invariants, for every query and after every block:
+ * Scores are in powers of two: scaled by scale * log2(e), with a soft cap by cap * log2(e) after the tanh. Invariants,
+ * for every query and after every block:
  *
  * 1. m is the largest score so far. It starts at the finite -FLT_MAX, so 2^(s - m) of a masked key is 0, never NaN.
  * 2. l is the sum of 2^(s - m) over the keys so far, o that of 2^(s - m) v. So l >= 1 once a key was seen.
@@ -177,6 +178,8 @@ static void score_tiles(const struct unit *unit, const struct item *item, uint64
         float *scores = unit->scores + (tile - first) * AH_TILE_SUMS;
         ah_attention_multiply(scores, attention, key_of(unit, tile - block),
                               ah_attention_between(attention->keys, tile, tile + 1), item->query);
+        if (attention->sizes.soft_cap > 0)
+            attention->steps->cap(scores, attention->bend);
         attention->steps->scale(scores, attention->factor, ah_attention_limit(&limits, &item->sight, tile),
                                 ret_max);
     }

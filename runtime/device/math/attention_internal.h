@@ -44,6 +44,7 @@ struct ah_attention_slopes {
     const float *scores;
     const float *dweights;
     float factor;                             /* turns scores into exponents of 2 */
+    bool capped;                              /* scores passed through `cap`: their tanh has a slope, too */
     float scale;                              /* factor for gradients of weights */
     const float *lse;                         /* each query's log-sum-exp in base 2 */
     const float *delta;                       /* for each query: -scale times the sum of dout * out */
@@ -55,6 +56,8 @@ struct ah_attention_slopes {
 
 /* The steps between products. Arrays are rows of 32 floats, with a lane for each query. */
 struct ah_attention_steps {
+    /* Replaces scores by tanh(score * bend), for ops with a soft cap. */
+    void (*cap)(float *scores, float bend);
     /* Multiplies scores by factor, sets those of unseen keys to -infinity (limits NULL: none), and updates max. */
     void (*scale)(float *scores, float factor, const struct ah_attention_limits *limits, float *max);
     /* Replaces scores by 2^(score - max), stored as words of a b along the keys; adds them to sum. `keys` is even. */
@@ -65,7 +68,8 @@ struct ah_attention_steps {
     void (*rescale)(float *rows, uint64_t n, const float *factor);
     /* Sets inverse = 1 / sum and lse = ln(2) (max + log2(sum)), for sums of at least 1. */
     void (*finish)(float *inverse, float *lse, const float *max, const float *sum);
-    /* Sets weights = 2^(scores * factor - lse), dscores = weights (scale dweights + delta); 0 for unseen keys. */
+    /* Sets weights = 2^(scores * factor - lse), dscores = weights (scale dweights + delta), times 1 - score^2 if scores
+     * are capped; 0 for unseen keys. */
     void (*slopes)(const struct ah_attention_slopes *slopes);
     /* Returns the sum of a[i] * b[i] over `n` elements. */
     float (*dot)(const void *a, enum ah_dtype a_dtype, const void *b, enum ah_dtype b_dtype, uint64_t n);
@@ -94,7 +98,8 @@ struct ah_attention {
     uint64_t panels;          /* panels of 32 elements per head */
     uint64_t words;           /* packed words per head */
     uint64_t steps_per_head;  /* steps of AH_TILE_WORDS words */
-    float factor;             /* scale * log2(e) */
+    float factor;             /* turns scores into exponents of 2: scale * log2(e), or soft_cap * log2(e) */
+    float bend; /* scale / soft_cap: with a soft cap, scores become tanh(score * bend); 0: none */
 };
 
 /* The keys that a strip sees. */

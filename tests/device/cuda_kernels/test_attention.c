@@ -81,12 +81,12 @@ static void check_shape(struct fixture *f, const struct attention_shape *shape, 
 TEST_IN(attention, equals_straight_loops, setup, teardown)
 {
     static const struct attention_shape shapes[] = {
-        {1, 1, 1, 1, 8, 0, DOCS_NONE, false, 0},     {2, 70, 2, 1, 32, 0, DOCS_ASCENDING, true, 0},
-        {1, 150, 4, 2, 32, 2, DOCS_NONE, true, 0},   {1, 140, 3, 1, 64, 0, DOCS_NONE, true, 0},
-        {1, 300, 1, 1, 64, 66, DOCS_NONE, false, 0}, {1, 130, 2, 2, 96, 0, DOCS_ASCENDING, true, 0},
-        {1, 137, 2, 1, 128, 0, DOCS_NONE, true, 0},  {1, 200, 1, 1, 128, 33, DOCS_ANY, false, 0},
-        {1, 70, 2, 1, 256, 0, DOCS_NONE, true, 0},   {1, 97, 1, 1, 200, 20, DOCS_ASCENDING, true, 0},
-        {1, 100, 2, 2, 80, 0, DOCS_NONE, true, 0},   {1, 300, 1, 1, 24, 130, DOCS_ASCENDING, true, 0},
+        {1, 1, 1, 1, 8, 0, DOCS_NONE, false, 0, 0},     {2, 70, 2, 1, 32, 0, DOCS_ASCENDING, true, 0, 0},
+        {1, 150, 4, 2, 32, 2, DOCS_NONE, true, 0, 0},   {1, 140, 3, 1, 64, 0, DOCS_NONE, true, 0, 0},
+        {1, 300, 1, 1, 64, 66, DOCS_NONE, false, 0, 0}, {1, 130, 2, 2, 96, 0, DOCS_ASCENDING, true, 0, 0},
+        {1, 137, 2, 1, 128, 0, DOCS_NONE, true, 0, 0},  {1, 200, 1, 1, 128, 33, DOCS_ANY, false, 0, 0},
+        {1, 70, 2, 1, 256, 0, DOCS_NONE, true, 0, 0},   {1, 97, 1, 1, 200, 20, DOCS_ASCENDING, true, 0, 0},
+        {1, 100, 2, 2, 80, 0, DOCS_NONE, true, 0, 0},   {1, 300, 1, 1, 24, 130, DOCS_ASCENDING, true, 0, 0},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         check_shape(*state, &shapes[i], AH_BF16);
@@ -96,9 +96,9 @@ TEST_IN(attention, equals_straight_loops, setup, teardown)
 TEST_IN(attention, equals_straight_loops_without_tensor_cores, setup, teardown)
 {
     static const struct attention_shape shapes[] = {
-        {1, 150, 4, 2, 64, 0, DOCS_NONE, true, 0}, {2, 70, 2, 1, 33, 20, DOCS_ASCENDING, true, 0},
-        {1, 40, 2, 1, 300, 0, DOCS_NONE, true, 0}, {1, 65, 1, 1, 1, 0, DOCS_NONE, false, 0},
-        {1, 130, 2, 2, 12, 5, DOCS_ANY, true, 0},
+        {1, 150, 4, 2, 64, 0, DOCS_NONE, true, 0, 0}, {2, 70, 2, 1, 33, 20, DOCS_ASCENDING, true, 0, 0},
+        {1, 40, 2, 1, 300, 0, DOCS_NONE, true, 0, 0}, {1, 65, 1, 1, 1, 0, DOCS_NONE, false, 0, 0},
+        {1, 130, 2, 2, 12, 5, DOCS_ANY, true, 0, 0},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++)
@@ -113,6 +113,7 @@ TEST_IN(attention, equals_straight_loops_at_random, setup, teardown)
     for (int i = 0; i < (int)check_scaled(ROUNDS); i++) {
         const uint32_t *pair = heads[check_random(&f->random) % 5];
         const uint32_t windows[] = {0, 0, 1, 5, 64, 1 + (uint32_t)(check_random(&f->random) % 100)};
+        const float caps[] = {0, 0, 1, 30};
         const struct attention_shape shape = {
             .batch = 1 + (uint32_t)(check_random(&f->random) % 2),
             .seq = 1 + (uint32_t)(check_random(&f->random) % 180),
@@ -122,6 +123,7 @@ TEST_IN(attention, equals_straight_loops_at_random, setup, teardown)
             .window = windows[check_random(&f->random) % 6],
             .docs = (enum attention_docs)(check_random(&f->random) % 3),
             .packed = check_random(&f->random) % 2,
+            .cap = caps[check_random(&f->random) % 4],
         };
         check_shape(f, &shape, i % 4 ? AH_BF16 : AH_FP32);
     }
@@ -143,10 +145,17 @@ TEST_IN(attention, takes_both_types_at_once, setup, teardown)
     attention_check_both_types(&(struct attention_runner){run_both, run_forward, f, &f->random});
 }
 
+/* The smallest cap and odd sizes take the plain kernels, in bf16 too. */
+TEST_IN(attention, with_a_soft_cap_equals_straight_loops, setup, teardown)
+{
+    struct fixture *f = *state;
+    attention_check_soft_caps(&(struct attention_runner){run_both, run_forward, f, &f->random});
+}
+
 /* The size of a head is a multiple of 16 bytes, but its address is not. */
 TEST_IN(attention, takes_any_alignment, setup, teardown)
 {
-    static const struct attention_shape shape = {1, 70, 4, 2, 40, 0, DOCS_NONE, true, 0};
+    static const struct attention_shape shape = {1, 70, 4, 2, 40, 0, DOCS_NONE, true, 0, 0};
     struct fixture *f = *state;
     struct attention_data d;
     struct attention_run run;
@@ -171,7 +180,7 @@ TEST_IN(attention, bears_large_scores, setup, teardown)
 /* Scores are so low that 2^-lse is infinite. The sequence ends within a tile. Rows past its end must have no weight. */
 TEST_IN(attention, bears_low_scores, setup, teardown)
 {
-    const struct attention_shape shape = {1, 70, 2, 2, 64, 1, DOCS_NONE, true, 30};
+    const struct attention_shape shape = {1, 70, 2, 2, 64, 1, DOCS_NONE, true, 30, 0};
     struct fixture *f = *state;
     for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++) {
         struct attention_data d;
@@ -208,8 +217,8 @@ TEST_IN(attention, of_last_queries_has_their_bits, setup, teardown)
  * So NaN in these places changes nothing. Windows have 64 tokens, and so do documents. */
 TEST_IN(attention, skips_what_is_not_seen, setup, teardown)
 {
-    static const struct attention_shape shapes[] = {{1, 320, 1, 1, 32, 64, DOCS_NONE, true, 0},
-                                                    {1, 320, 1, 1, 32, 0, DOCS_TILES, true, 0}};
+    static const struct attention_shape shapes[] = {{1, 320, 1, 1, 32, 64, DOCS_NONE, true, 0, 0},
+                                                    {1, 320, 1, 1, 32, 0, DOCS_TILES, true, 0, 0}};
     struct fixture *f = *state;
     for (size_t i = 0; i < 2; i++) {
         struct attention_data d;
@@ -249,9 +258,10 @@ static void check_bits(struct fixture *f, const struct attention_run *first,
 /* Bits depend neither on the order of threads and blocks, nor on tiles, shorter on GPUs with less shared memory. */
 TEST_IN(attention, has_the_same_bits_in_any_order, setup, teardown)
 {
-    static const struct attention_shape shapes[] = {{2, 150, 4, 2, 64, 0, DOCS_NONE, true, 0},
-                                                    {1, 137, 2, 1, 128, 60, DOCS_ASCENDING, true, 0},
-                                                    {1, 70, 1, 1, 200, 0, DOCS_NONE, true, 0}};
+    static const struct attention_shape shapes[] = {{2, 150, 4, 2, 64, 0, DOCS_NONE, true, 0, 0},
+                                                    {1, 137, 2, 1, 128, 60, DOCS_ASCENDING, true, 0, 0},
+                                                    {1, 137, 2, 1, 128, 60, DOCS_ASCENDING, true, 3, 5},
+                                                    {1, 70, 1, 1, 200, 0, DOCS_NONE, true, 0, 0}};
     struct fixture *f = *state;
     struct cuda_double any_order = cuda_double_default(), small = any_order;
     any_order.order = check_random(&f->random) | 1;
@@ -275,7 +285,7 @@ TEST_IN(attention, has_the_same_bits_in_any_order, setup, teardown)
 /* The result for a sequence does not depend on its neighbours, because plans may cut a batch anywhere. */
 TEST_IN(attention, has_the_same_bits_for_a_sequence_alone, setup, teardown)
 {
-    static const struct attention_shape shape = {2, 130, 2, 1, 64, 70, DOCS_ASCENDING, false, 0};
+    static const struct attention_shape shape = {2, 130, 2, 1, 64, 70, DOCS_ASCENDING, false, 0, 0};
     static const enum attention_place results[] = {OUT, DQ, DK, DV};
     struct fixture *f = *state;
     for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++) {

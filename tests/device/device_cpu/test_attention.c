@@ -31,7 +31,7 @@ static struct ah_ref place(int which, uint64_t column, uint64_t stride)
 
 static void make_ops(struct ah_op ops[2])
 {
-    const struct ah_op_attention sizes = {BATCH, SEQ, HEADS, KV_HEADS, HEAD_DIM, 40, 0.25f, 0};
+    const struct ah_op_attention sizes = {BATCH, SEQ, HEADS, KV_HEADS, HEAD_DIM, 40, 0.25f, 0, 0};
     const struct ah_ref q = place(QKV, 0, WIDE), k = place(QKV, QUERIES, WIDE),
                         v = place(QKV, QUERIES + KEYS, WIDE);
     const struct ah_ref out = place(OUT, 0, 0), lse = place(LSE, 0, 0), none = {0};

@@ -303,7 +303,8 @@ TEST_IN(gradients, of_attention, seed, NULL)
     static const struct {
         uint32_t kv_heads, window;
         bool documents;
-    } cases[] = {{4, 0, false}, {2, 0, false}, {1, 3, false}, {2, 5, true}};
+        float cap;
+    } cases[] = {{4, 0, false, 0}, {2, 0, false, 0}, {1, 3, false, 0}, {2, 5, true, 0}, {2, 5, true, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct trial *t = new_evaluator(2e-2);
         const struct ah_ref docs = cases[i].documents ? here : (struct ah_ref){0};
@@ -313,7 +314,8 @@ TEST_IN(gradients, of_attention, seed, NULL)
                                               .kv_heads = cases[i].kv_heads,
                                               .head_dim = 8,
                                               .window = cases[i].window,
-                                              .scale = 0.4F};
+                                              .scale = 0.4F,
+                                              .soft_cap = cases[i].cap};
         const struct ah_op *y = forward(t, (struct ah_op){.kind = AH_OP_ATTENTION,
                                                           .arg = {here, here, here, here, here, docs},
                                                           .u.attention = sizes});

@@ -78,10 +78,10 @@ static void check_shape(struct ah_device *device, const struct attention_shape *
 TEST_IN(attention, equals_straight_loops, open_device, close_device)
 {
     static const struct attention_shape shapes[] = {
-        {1, 140, 4, 2, 32, 0, DOCS_NONE, true, 0},  {2, 150, 3, 1, 64, 0, DOCS_ASCENDING, true, 0},
-        {1, 300, 1, 1, 64, 66, DOCS_ANY, false, 0}, {1, 130, 2, 2, 96, 0, DOCS_NONE, true, 0},
-        {1, 200, 2, 1, 128, 0, DOCS_NONE, true, 0}, {1, 137, 2, 1, 128, 33, DOCS_ASCENDING, true, 0},
-        {1, 97, 2, 1, 256, 0, DOCS_NONE, true, 0},  {1, 70, 1, 1, 200, 20, DOCS_ASCENDING, true, 0},
+        {1, 140, 4, 2, 32, 0, DOCS_NONE, true, 0, 0},  {2, 150, 3, 1, 64, 0, DOCS_ASCENDING, true, 0, 0},
+        {1, 300, 1, 1, 64, 66, DOCS_ANY, false, 0, 0}, {1, 130, 2, 2, 96, 0, DOCS_NONE, true, 0, 0},
+        {1, 200, 2, 1, 128, 0, DOCS_NONE, true, 0, 0}, {1, 137, 2, 1, 128, 33, DOCS_ASCENDING, true, 0, 0},
+        {1, 97, 2, 1, 256, 0, DOCS_NONE, true, 0, 0},  {1, 70, 1, 1, 200, 20, DOCS_ASCENDING, true, 0, 0},
     };
     uint64_t random = check_seed(5);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
@@ -96,6 +96,12 @@ static void run_both(void *device, struct attention_run *run)
 static void run_forward(void *device, struct attention_run *run)
 {
     run_ops(device, run, false);
+}
+
+TEST_IN(attention, with_a_soft_cap_equals_straight_loops, open_device, close_device)
+{
+    uint64_t random = check_seed(11);
+    attention_check_soft_caps(&(struct attention_runner){run_both, run_forward, *state, &random});
 }
 
 TEST_IN(attention, of_last_queries_has_their_bits, open_device, close_device)

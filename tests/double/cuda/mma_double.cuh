@@ -209,4 +209,14 @@ static inline float ah_mma_exp2(float x)
     return x < -126.0f ? 0.0f : exp2f(x);
 }
 
+static inline float ah_mma_reciprocal(float x)
+{
+    return x > 0x1p126f ? 0.0f : 1.0f / x;
+}
+
+static inline float ah_mma_log2(float x)
+{
+    return x < 0x1p-126f ? -INFINITY : log2f(x);
+}
+
 #endif

@@ -125,7 +125,7 @@ static inline void ref_rope(const struct reference *r)
         }
 }
 
-/* Returns the score of query row `i` on key row `j` of head `h`. Once lse is known, returns the probability instead. */
+/* Returns the score of query row `i` on key row `j` of head `h`. */
 static inline double ref_score(const struct reference *r, size_t q, size_t k, uint64_t i, uint64_t j,
                                uint64_t h)
 {
@@ -135,7 +135,8 @@ static inline double ref_score(const struct reference *r, size_t q, size_t k, ui
     for (uint64_t c = 0; c < d; c++)
         sum += *ref_element(r, q, i, s->heads * d, h * d + c) *
                *ref_element(r, k, j, s->kv_heads * d, kv * d + c);
-    return sum * (double)s->scale;
+    const double score = sum * (double)s->scale, cap = (double)s->soft_cap;
+    return cap > 0 ? cap * tanh(score / cap) : score;
 }
 
 static inline uint64_t ref_first_key(const struct ah_op_attention *s, uint64_t i)
@@ -169,14 +170,16 @@ static inline void ref_attention_backward_pair(const struct reference *r, uint64
 {
     const struct ah_op_attention *s = &r->op->u.attention;
     uint64_t d = s->head_dim, q = s->heads * d, kv = s->kv_heads * d, at = h / (s->heads / s->kv_heads) * d;
-    double p = exp(ref_score(r, 4, 5, i, j, h) - *ref_element(r, 8, i, s->heads, h)), dp = 0, delta = 0;
+    double score = ref_score(r, 4, 5, i, j, h), dp = 0, delta = 0;
+    double p = exp(score - *ref_element(r, 8, i, s->heads, h));
     for (uint64_t c = 0; c < d; c++) {
         double dout = *ref_element(r, 3, i, q, h * d + c);
         dp += dout * *ref_element(r, 6, j, kv, at + c);
         delta += dout * *ref_element(r, 7, i, q, h * d + c);
         *ref_element(r, 2, j, kv, at + c) += p * dout;
     }
-    double ds = p * (dp - delta) * (double)s->scale;
+    double bent = s->soft_cap > 0 ? pow(score / (double)s->soft_cap, 2) : 0;
+    double ds = p * (dp - delta) * (double)s->scale * (1 - bent);
     for (uint64_t c = 0; c < d; c++) {
         *ref_element(r, 0, i, q, h * d + c) += ds * *ref_element(r, 5, j, kv, at + c);
         *ref_element(r, 1, j, kv, at + c) += ds * *ref_element(r, 4, i, q, h * d + c);

@@ -7,6 +7,7 @@
 
 #include "tests/support/check.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -370,6 +371,22 @@ TEST(op, matmul_has_aux_with_gelu_only)
     for (size_t i = 0; i < 5; i++)
         op.arg[i].dtype = i == 4 ? AH_BF16 : AH_FP32;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "aux in fp32");
+}
+
+TEST(op, attention_has_a_finite_soft_cap_or_none)
+{
+    static const float wrong[] = {-1, -FLT_MIN, INFINITY, -INFINITY, NAN};
+    struct ah_error err = {0};
+    for (enum ah_op_kind kind = AH_OP_ATTENTION; kind <= AH_OP_ATTENTION_BACKWARD; kind++) {
+        struct ah_op op = spread(row_of(kind));
+        op.u.attention.soft_cap = 50;
+        CHECK_OK(ah_op_check(&op, arenas, &err), err);
+        for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+            op.u.attention.soft_cap = wrong[i];
+            CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE,
+                        "soft_cap is negative or not finite");
+        }
+    }
 }
 
 TEST(op, only_fp32_logits_have_a_gradient_beside_them_in_bf16)

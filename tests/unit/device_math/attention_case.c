@@ -167,8 +167,8 @@ void attention_case_init(struct attention_run *run, const struct attention_data 
         (struct ah_op){AH_OP_ATTENTION_BACKWARD,
                        {r[DQ], r[DK], r[DV], r[DOUT], r[Q], r[K], r[V], r[OUT], r[LSE], r[DOCS], r[DELTA]},
                        {{0}}};
-    run->forward.u.attention = (struct ah_op_attention){s->batch,    s->seq,    s->heads, s->kv_heads,
-                                                        s->head_dim, s->window, d->scale, 0};
+    run->forward.u.attention = (struct ah_op_attention){
+        s->batch, s->seq, s->heads, s->kv_heads, s->head_dim, s->window, d->scale, s->cap, 0};
     run->backward.u.attention = run->forward.u.attention;
 }
 
@@ -207,9 +207,9 @@ void attention_case_check(const struct attention_run *run, enum attention_place 
         !(worst <= of_most * (most + least)))
         fail_msg("%s: norm of the error %g of %g, largest %g of %g (batch %u seq %u heads %u/%u dim %u "
                  "window %u docs %d"
-                 " packed %d %s)",
+                 " packed %d cap %g %s)",
                  names[place], sqrt(errors), sqrt(squares), worst, most, s->batch, s->seq, s->heads,
-                 s->kv_heads, s->head_dim, s->window, (int)s->docs, (int)s->packed,
+                 s->kv_heads, s->head_dim, s->window, (int)s->docs, (int)s->packed, (double)s->cap,
                  ah_words_dtype[run->dtype]);
 }
 

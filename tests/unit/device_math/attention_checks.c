@@ -11,7 +11,7 @@
 
 void attention_check_both_types(const struct attention_runner *runner)
 {
-    static const struct attention_shape shape = {1, 70, 4, 2, 40, 0, DOCS_NONE, true, 0};
+    static const struct attention_shape shape = {1, 70, 4, 2, 40, 0, DOCS_NONE, true, 0, 0};
     for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++) {
         struct attention_data d;
         struct attention_run run;
@@ -24,9 +24,41 @@ void attention_check_both_types(const struct attention_runner *runner)
     }
 }
 
+static void check_soft_cap(const struct attention_runner *runner, const struct attention_shape *shape,
+                           enum ah_dtype dtype)
+{
+    struct attention_data d;
+    struct attention_run run;
+    attention_case_data(runner->random, &d, shape, dtype);
+    attention_case_init(&run, &d, dtype, dtype);
+    runner->both(runner->context, &run);
+    attention_case_check(&run, LSE, d.lse, 1e-5, 1e-5);
+    attention_case_check_all(&run, dtype == AH_FP32 ? 2e-6 : 1e-2, dtype == AH_FP32 ? 1e-5 : 2e-2);
+    free(run.arena);
+    attention_case_release(&d);
+}
+
+void attention_check_soft_caps(const struct attention_runner *runner)
+{
+    static const struct attention_shape shapes[] = {
+        {1, 1, 1, 1, 8, 0, DOCS_NONE, false, 0, 1},
+        {2, 70, 2, 1, 32, 5, DOCS_ASCENDING, true, 0, 0.2f},
+        {1, 140, 4, 2, 64, 0, DOCS_NONE, true, 4, 8},
+        {1, 130, 2, 2, 96, 0, DOCS_ASCENDING, true, 0, 1},
+        {1, 137, 2, 1, 128, 60, DOCS_ANY, true, 3, 20},
+        {1, 97, 2, 1, 256, 0, DOCS_NONE, true, 0, 1},
+        {1, 65, 1, 1, 200, 20, DOCS_ANY, false, 2, 50},
+        {1, 100, 3, 1, 33, 40, DOCS_NONE, false, 3, 50},
+        {1, 40, 2, 1, 16, 0, DOCS_ASCENDING, true, 0, 1e-3f},
+    };
+    for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++)
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            check_soft_cap(runner, &shapes[i], dtype);
+}
+
 static void check_scores_of(const struct attention_runner *runner, enum ah_dtype dtype, float size)
 {
-    const struct attention_shape shape = {1, 100, 2, 1, 64, 0, DOCS_NONE, true, size};
+    const struct attention_shape shape = {1, 100, 2, 1, 64, 0, DOCS_NONE, true, size, 0};
     struct attention_data d;
     struct attention_run run;
     attention_case_data(runner->random, &d, &shape, dtype);
@@ -69,8 +101,8 @@ static void check_one_key_of(const struct attention_runner *runner, enum ah_dtyp
 
 void attention_check_one_key(const struct attention_runner *runner)
 {
-    static const struct attention_shape shapes[] = {{2, 140, 2, 2, 24, 1, DOCS_NONE, true, 0},
-                                                    {2, 140, 2, 2, 24, 0, DOCS_OWN, true, 0}};
+    static const struct attention_shape shapes[] = {{2, 140, 2, 2, 24, 1, DOCS_NONE, true, 0, 0},
+                                                    {2, 140, 2, 2, 24, 0, DOCS_OWN, true, 0, 0}};
     for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++)
         for (size_t i = 0; i < 2; i++)
             check_one_key_of(runner, dtype, &shapes[i]);
@@ -131,9 +163,10 @@ static void check_last(const struct attention_runner *runner, const struct atten
 void attention_check_past(const struct attention_runner *runner)
 {
     static const struct attention_shape shapes[] = {
-        {1, 140, 2, 1, 64, 0, DOCS_NONE, true, 0},   {2, 97, 2, 2, 24, 0, DOCS_NONE, true, 0},
-        {1, 97, 2, 1, 8, 40, DOCS_NONE, true, 0},    {1, 96, 3, 1, 16, 5, DOCS_NONE, true, 0},
-        {1, 300, 1, 1, 64, 66, DOCS_NONE, false, 0}, {1, 130, 1, 1, 200, 0, DOCS_NONE, true, 0}};
+        {1, 140, 2, 1, 64, 0, DOCS_NONE, true, 0, 0},   {2, 97, 2, 2, 24, 0, DOCS_NONE, true, 0, 0},
+        {1, 97, 2, 1, 8, 40, DOCS_NONE, true, 0, 0},    {1, 96, 3, 1, 16, 5, DOCS_NONE, true, 0, 0},
+        {1, 300, 1, 1, 64, 66, DOCS_NONE, false, 0, 0}, {1, 130, 1, 1, 200, 0, DOCS_NONE, true, 0, 0},
+        {1, 140, 2, 1, 64, 66, DOCS_NONE, true, 0, 1}};
     static const uint32_t queries[] = {1, 32, 95};
     for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {

@@ -21,6 +21,9 @@ struct attention_runner {
 /* Checks cases in which q, k and v have one type and all other operands have the other type. */
 void attention_check_both_types(const struct attention_runner *runner);
 
+/* Checks soft caps from a thousandth of the scores to a hundred times their size. lse must be more exact than bf16. */
+void attention_check_soft_caps(const struct attention_runner *runner);
+
 /* Checks scores of very different size. Weights are 0 or 1, and nothing overflows. */
 void attention_check_large_scores(const struct attention_runner *runner);
 

@@ -35,15 +35,24 @@ static double dot(const double *a, const double *b, uint64_t n)
     return sum;
 }
 
+/* Returns the score of a query with a key; `ret_slope` is its derivative by q.k. */
+static double score_of(const struct attention_data *d, const double *q, const double *k, double *ret_slope)
+{
+    const double scale = (double)d->scale, cap = (double)d->shape.cap;
+    const double score = scale * dot(q, k, d->shape.head_dim), t = cap > 0 ? tanh(score / cap) : 0;
+    *ret_slope = scale * (1 - t * t);
+    return cap > 0 ? cap * t : score;
+}
+
 /* Writes the weights of a query to `p`, which has room for the sequence; returns lse. */
 static double weigh(const struct attention_data *d, uint64_t batch, uint64_t head, uint64_t query, double *p)
 {
     const struct attention_shape *s = &d->shape;
     const uint64_t kv = head / (s->heads / s->kv_heads), begin = batch * s->seq;
     const double *q = row(d->q, s, s->heads, begin + query, head);
-    double most = -INFINITY, sum = 0;
+    double most = -INFINITY, sum = 0, slope;
     for (uint64_t key = first_key(d, batch, query); key <= query; key++) {
-        p[key] = (double)d->scale * dot(q, row(d->k, s, s->kv_heads, begin + key, kv), s->head_dim);
+        p[key] = score_of(d, q, row(d->k, s, s->kv_heads, begin + key, kv), &slope);
         most = p[key] > most ? p[key] : most;
     }
     for (uint64_t key = first_key(d, batch, query); key <= query; key++)
@@ -74,8 +83,9 @@ static void backward_of(const struct attention_data *d, uint64_t batch, uint64_t
     const double delta = dot(d->dout + at, d->out + at, s->head_dim);
     for (uint64_t key = first_key(d, batch, query); key <= query; key++) {
         const uint64_t kv_at = ((begin + key) * s->kv_heads + kv) * s->head_dim;
-        const double slope =
-            p[key] * (dot(d->dout + at, d->v + kv_at, s->head_dim) - delta) * (double)d->scale;
+        double slope;
+        (void)score_of(d, d->q + at, d->k + kv_at, &slope);
+        slope *= p[key] * (dot(d->dout + at, d->v + kv_at, s->head_dim) - delta);
         for (uint64_t i = 0; i < s->head_dim; i++) {
             d->dv[kv_at + i] += p[key] * d->dout[at + i];
             d->dk[kv_at + i] += slope * d->q[at + i];

@@ -16,6 +16,7 @@ struct attention_shape {
     enum attention_docs docs;
     bool packed; /* q, k and v are in one matrix, and dq, dk and dv in another; otherwise rows have gaps */
     float size;  /* size of values in q and k; 0 means 1 */
+    float cap;   /* the op's soft_cap */
 };
 
 /* Operands and exact results; the maker owns all arrays. */

@@ -95,15 +95,24 @@ static void check_shape(struct fixture *f, const struct attention_shape *shape)
 TEST_IN(attention, equals_straight_loops, setup, teardown)
 {
     static const struct attention_shape shapes[] = {
-        {1, 1, 1, 1, 8, 0, DOCS_NONE, false, 0},        {2, 7, 4, 4, 8, 0, DOCS_NONE, true, 0},
-        {1, 64, 4, 2, 32, 0, DOCS_NONE, true, 0},       {1, 100, 8, 1, 64, 0, DOCS_NONE, true, 0},
-        {1, 257, 1, 1, 80, 0, DOCS_NONE, false, 0},     {2, 100, 4, 2, 96, 0, DOCS_ASCENDING, true, 0},
-        {1, 257, 4, 2, 64, 64, DOCS_NONE, true, 0},     {1, 100, 1, 1, 128, 5, DOCS_NONE, false, 0},
-        {1, 257, 2, 1, 32, 0, DOCS_ASCENDING, true, 0}, {2, 64, 4, 4, 64, 1, DOCS_NONE, true, 0},
-        {1, 257, 2, 2, 8, 64, DOCS_ANY, false, 0},      {2, 129, 2, 1, 16, 0, DOCS_ANY, true, 0},
-        {1, 300, 1, 1, 8, 5, DOCS_ASCENDING, true, 0},  {1, 33, 34, 2, 8, 0, DOCS_NONE, true, 0},
-        {1, 40, 2, 1, 160, 0, DOCS_NONE, true, 0},      {1, 65, 1, 1, 1, 0, DOCS_NONE, false, 0},
-        {1, 600, 1, 1, 8, 0, DOCS_NONE, false, 0},      {1, 545, 1, 1, 24, 130, DOCS_ASCENDING, true, 0},
+        {1, 1, 1, 1, 8, 0, DOCS_NONE, false, 0, 0},
+        {2, 7, 4, 4, 8, 0, DOCS_NONE, true, 0, 0},
+        {1, 64, 4, 2, 32, 0, DOCS_NONE, true, 0, 0},
+        {1, 100, 8, 1, 64, 0, DOCS_NONE, true, 0, 0},
+        {1, 257, 1, 1, 80, 0, DOCS_NONE, false, 0, 0},
+        {2, 100, 4, 2, 96, 0, DOCS_ASCENDING, true, 0, 0},
+        {1, 257, 4, 2, 64, 64, DOCS_NONE, true, 0, 0},
+        {1, 100, 1, 1, 128, 5, DOCS_NONE, false, 0, 0},
+        {1, 257, 2, 1, 32, 0, DOCS_ASCENDING, true, 0, 0},
+        {2, 64, 4, 4, 64, 1, DOCS_NONE, true, 0, 0},
+        {1, 257, 2, 2, 8, 64, DOCS_ANY, false, 0, 0},
+        {2, 129, 2, 1, 16, 0, DOCS_ANY, true, 0, 0},
+        {1, 300, 1, 1, 8, 5, DOCS_ASCENDING, true, 0, 0},
+        {1, 33, 34, 2, 8, 0, DOCS_NONE, true, 0, 0},
+        {1, 40, 2, 1, 160, 0, DOCS_NONE, true, 0, 0},
+        {1, 65, 1, 1, 1, 0, DOCS_NONE, false, 0, 0},
+        {1, 600, 1, 1, 8, 0, DOCS_NONE, false, 0, 0},
+        {1, 545, 1, 1, 24, 130, DOCS_ASCENDING, true, 0, 0},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         check_shape(*state, &shapes[i]);
@@ -116,6 +125,7 @@ TEST_IN(attention, equals_straight_loops_at_random, setup, teardown)
     for (int i = 0; i < 12; i++) {
         const uint32_t *pair = heads[check_random(&f->random) % 5];
         const uint32_t windows[] = {0, 0, 1, 5, 64, 1 + (uint32_t)(check_random(&f->random) % 100)};
+        const float caps[] = {0, 0, 1, 30};
         const struct attention_shape shape = {
             .batch = 1 + (uint32_t)(check_random(&f->random) % 2),
             .seq = 1 + (uint32_t)(check_random(&f->random) % 180),
@@ -125,6 +135,7 @@ TEST_IN(attention, equals_straight_loops_at_random, setup, teardown)
             .window = windows[check_random(&f->random) % 6],
             .docs = (enum attention_docs)(check_random(&f->random) % 3),
             .packed = check_random(&f->random) % 2,
+            .cap = caps[check_random(&f->random) % 4],
         };
         check_shape(f, &shape);
     }
@@ -146,9 +157,10 @@ static void check_slopes(const struct attention_run *run, enum attention_place p
 
 TEST_IN(attention, gradients_are_finite_differences, setup, teardown)
 {
-    static const struct attention_shape shapes[] = {{1, 9, 2, 1, 4, 0, DOCS_NONE, true, 0},
-                                                    {1, 37, 2, 2, 3, 6, DOCS_NONE, false, 0},
-                                                    {2, 11, 3, 1, 2, 0, DOCS_ASCENDING, true, 0}};
+    static const struct attention_shape shapes[] = {{1, 9, 2, 1, 4, 0, DOCS_NONE, true, 0, 0},
+                                                    {1, 37, 2, 2, 3, 6, DOCS_NONE, false, 0, 0},
+                                                    {2, 11, 3, 1, 2, 0, DOCS_ASCENDING, true, 0, 0},
+                                                    {2, 9, 2, 1, 4, 5, DOCS_ASCENDING, true, 0, 0.7f}};
     struct fixture *f = *state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct attention_data d;
@@ -189,6 +201,14 @@ TEST_IN(attention, takes_both_types_at_once, setup, teardown)
             &(struct attention_runner){run_both, run_forward, &(struct way){level, f->pools[1]}, &f->random});
 }
 
+TEST_IN(attention, with_a_soft_cap_equals_straight_loops, setup, teardown)
+{
+    struct fixture *f = *state;
+    for (enum ah_tile_level level = AH_TILE_PORTABLE; level <= f->top; level++)
+        attention_check_soft_caps(
+            &(struct attention_runner){run_both, run_forward, &(struct way){level, f->pools[1]}, &f->random});
+}
+
 TEST_IN(attention, bears_large_scores, setup, teardown)
 {
     struct fixture *f = *state;
@@ -215,7 +235,7 @@ TEST_IN(attention, of_last_queries_has_their_bits, setup, teardown)
  * other document. Documents have 64 tokens and begin where tiles begin. Each document in turn contains the NaN. */
 TEST_IN(attention, skips_what_is_not_seen, setup, teardown)
 {
-    const struct attention_shape shape = {1, 256, 2, 1, 32, 0, DOCS_TILES, true, 0};
+    const struct attention_shape shape = {1, 256, 2, 1, 32, 0, DOCS_TILES, true, 0, 0};
     struct fixture *f = *state;
     for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++)
         for (uint64_t poisoned = 0; poisoned < 4; poisoned++) {
@@ -245,7 +265,7 @@ TEST_IN(attention, skips_what_is_not_seen, setup, teardown)
 /* Whole tiles before the window are not multiplied. */
 TEST_IN(attention, skips_what_is_before_the_window, setup, teardown)
 {
-    const struct attention_shape shape = {1, 320, 1, 1, 16, 33, DOCS_NONE, true, 0};
+    const struct attention_shape shape = {1, 320, 1, 1, 16, 33, DOCS_NONE, true, 0, 0};
     struct fixture *f = *state;
     struct attention_data d;
     struct attention_run run;
@@ -283,10 +303,11 @@ static void check_bits(struct fixture *f, const struct attention_data *d, enum a
 
 TEST_IN(attention, has_the_same_bits_for_any_threads_and_level, setup, teardown)
 {
-    static const struct attention_shape shapes[] = {{2, 257, 4, 2, 40, 0, DOCS_NONE, true, 0},
-                                                    {1, 600, 2, 1, 16, 100, DOCS_ASCENDING, true, 0}};
+    static const struct attention_shape shapes[] = {{2, 257, 4, 2, 40, 0, DOCS_NONE, true, 0, 0},
+                                                    {1, 600, 2, 1, 16, 100, DOCS_ASCENDING, true, 0, 0},
+                                                    {1, 257, 2, 1, 64, 40, DOCS_ASCENDING, true, 3, 5}};
     struct fixture *f = *state;
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++) {
             struct attention_data d;
             attention_case_data(&f->random, &d, &shapes[i], dtype);

@@ -41,13 +41,16 @@ static double exact_of(enum function function, double x)
     case FUNCTION_REST:
         return 1 / (1 + exp(x));
     case FUNCTION_TAIL:
+        return erfc(fabs(x) / sqrt(2)) / 2;
+    case FUNCTION_TANH:
     case FUNCTIONS:
         break;
     }
-    return erfc(fabs(x) / sqrt(2)) / 2;
+    return tanh(x);
 }
 
-/* Promised errors in ulp, where the exact result is `least` or more. Where it is smaller, 0 <= y <= `least`. */
+/* Promised errors in ulp, where the exact result is `least` or more. Where it is smaller, 0 <= y <= `least`; a `least`
+ * of 0 means no exception. */
 static const struct {
     double ulp;
     double per_square; /* added error per x^2, for the normal tail */
@@ -55,7 +58,7 @@ static const struct {
 } promises[FUNCTIONS] = {
     [FUNCTION_EXP] = {1.1, 0, FLT_MIN},   [FUNCTION_EXP2] = {1.0, 0, FLT_MIN},
     [FUNCTION_SIGMOID] = {3, 0, FLT_MIN}, [FUNCTION_REST] = {3, 0, FLT_MIN},
-    [FUNCTION_TAIL] = {3, 3, 9.9e-10},
+    [FUNCTION_TAIL] = {3, 3, 9.9e-10},    [FUNCTION_TANH] = {2, 0, 0},
 };
 
 static void check_value(enum function function, float x, float y)
@@ -65,7 +68,7 @@ static void check_value(enum function function, float x, float y)
         assert_true(isnan(y));
     } else if (exact > (double)FLT_MAX * 0.7) {
         assert_true(isinf(y) || ulps(y, exact) <= promises[function].ulp);
-    } else if (exact < promises[function].least) {
+    } else if (promises[function].least > 0 && exact < promises[function].least) {
         assert_true(y >= 0 && (double)y <= promises[function].least);
     } else {
         const double square = isinf(x) ? 0 : (double)x * (double)x;
@@ -135,6 +138,8 @@ TEST(functions, edges)
     assert_true(y[0] == 1 && y[3] == 0 && y[12] == 0 && isnan(y[4]) && isinf(y[13]));
     functions_portable(FUNCTION_SIGMOID, y, x);
     assert_true(y[0] == 0.5f && y[2] == 1 && y[3] == 0);
+    functions_portable(FUNCTION_TANH, y, x);
+    assert_true(y[0] == 0 && y[1] == 0 && y[2] == 1 && y[3] == -1);
 }
 
 TEST(functions, logarithm)

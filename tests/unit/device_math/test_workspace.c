@@ -9,7 +9,8 @@
 static struct ah_op attention(enum ah_op_kind kind, uint32_t seq, uint32_t head_dim)
 {
     struct ah_op op = {.kind = kind};
-    op.u.attention = (struct ah_op_attention){1, seq, 2, 1, head_dim, 0, 1.0f, 0};
+    op.u.attention = (struct ah_op_attention){
+        .batch = 1, .seq = seq, .heads = 2, .kv_heads = 1, .head_dim = head_dim, .scale = 1};
     return op;
 }
 

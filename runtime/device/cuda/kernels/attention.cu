@@ -9,6 +9,9 @@
 
 enum { DELTA_THREADS = 256 };
 
+#define LEAST_CAP 0.125f
+#define MOST_CAP  1024.0f
+
 static struct ah_attention_matrix matrix_of(const struct ah_cuda_launch *launch, size_t arg, uint32_t heads,
                                             uint32_t length)
 {
@@ -58,7 +61,11 @@ void ah_attention_of(struct ah_attention *ret_attention, const struct ah_cuda_la
     ret_attention->window = sizes->window;
     ret_attention->group = sizes->heads / sizes->kv_heads;
     ret_attention->scale = sizes->scale;
-    ret_attention->factor = sizes->scale * AH_ATTENTION_LOG2_E;
+    ret_attention->factor = (sizes->soft_cap > 0 ? sizes->soft_cap : sizes->scale) * AH_ATTENTION_LOG2_E;
+    ret_attention->bend = sizes->soft_cap > 0 ? sizes->scale / sizes->soft_cap : 0;
+    ret_attention->twice = ret_attention->bend * (2 * AH_ATTENTION_LOG2_E);
+    ret_attention->inverse = 1 / ret_attention->factor;
+    ret_attention->soft_cap = sizes->soft_cap;
     if (launch->op->kind == AH_OP_ATTENTION)
         forward_of(ret_attention, launch);
     else
@@ -72,12 +79,19 @@ static bool suits(const struct ah_attention_matrix *matrix)
                              reinterpret_cast<uintptr_t>(matrix->data) % AH_ATTENTION_CHUNK == 0);
 }
 
+/* The tensor cores' tanh and its slope have absolute errors. Ordinary caps do not magnify them. */
+static bool cap_suits(float cap)
+{
+    return cap == 0 || (cap >= LEAST_CAP && cap <= MOST_CAP);
+}
+
 bool ah_attention_suits(const struct ah_attention *attention)
 {
     const struct ah_attention_matrix *const all[] = {&attention->out, &attention->q,    &attention->k,
                                                      &attention->v,   &attention->dout, &attention->dq,
                                                      &attention->dk,  &attention->dv};
-    if (attention->head_dim % 8 || attention->head_dim > AH_ATTENTION_WIDEST || !(attention->scale > 0))
+    if (attention->head_dim % 8 || attention->head_dim > AH_ATTENTION_WIDEST || !(attention->scale > 0) ||
+        !cap_suits(attention->soft_cap))
         return false;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!suits(all[i]))

@@ -50,7 +50,11 @@ struct ah_attention {
     uint32_t keys;  /* of a sequence: past + seq */
     uint32_t group; /* heads / kv_heads */
     float scale;
-    float factor; /* scale * log2(e): scores are powers of two */
+    float soft_cap; /* 0: none */
+    float factor;   /* scale * log2(e): scores are powers of two; with a soft cap, cap * log2(e) */
+    float bend;     /* with a soft cap: scale / soft_cap, so that scores become tanh(score * bend) */
+    float twice;    /* 2 bend log2(e) */
+    float inverse;  /* 1 / factor */
 };
 
 enum { AH_ATTENTION_LANES = 32, AH_ATTENTION_CHUNK = 16, AH_ATTENTION_WIDEST = 256 };
@@ -82,6 +86,13 @@ static inline __host__ __device__ uint32_t ah_attention_sets(uint32_t n, uint32_
 }
 
 #define AH_ATTENTION_DEVICE static __device__ __forceinline__
+
+/* Returns the gradient `d` of a weight, changed so that `d` - `delta` is multiplied by the slope of the cap where its
+ * tanh is `t`. So the steps that follow need not know whether scores are capped. */
+AH_ATTENTION_DEVICE float ah_attention_bent(float d, float delta, float t)
+{
+    return fmaf(d - delta, fmaf(-t, t, 1.0f), delta);
+}
 
 AH_ATTENTION_DEVICE unsigned char *ah_attention_row(const struct ah_attention &attention,
                                                     const struct ah_attention_matrix &matrix,
@@ -358,6 +369,20 @@ AH_ATTENTION_DEVICE uint32_t ah_attention_lane_row(uint32_t m, uint32_t half)
 AH_ATTENTION_DEVICE uint32_t ah_attention_lane_column(uint32_t n, uint32_t odd)
 {
     return n * 8 + threadIdx.x % 4 * 2 + odd;
+}
+
+/* Turns scores into their tanh, 1 - 2 / (1 + 2^(score * twice)), within 2^-21: good enough for the caps that
+ * ah_attention_suits() lets pass. */
+template <uint32_t M, uint32_t N>
+AH_ATTENTION_DEVICE void ah_attention_cap(float (&s)[M][N / 8][4], float twice)
+{
+#pragma unroll
+    for (uint32_t m = 0; m < M; m++)
+#pragma unroll
+        for (uint32_t n = 0; n < N / 8; n++)
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++)
+                s[m][n][i] = fmaf(-2.0f, ah_mma_reciprocal(1.0f + ah_mma_exp2(s[m][n][i] * twice)), 1.0f);
 }
 
 /* Sets scores of unseen keys to -infinity. Rows are queries from `position` on, columns are keys from `key` on; `first`

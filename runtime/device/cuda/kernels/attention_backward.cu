@@ -6,6 +6,8 @@
  *     d = p (dout v^T - delta)      delta = the sum of dout * out of each query, kept in the op's scratch
  *     dq = scale d k       dk = scale d^T q       dv = p^T dout
  *
+ * With a soft cap, s = cap t, t = tanh(scale q k^T / cap), and d is also multiplied by 1 - t^2.
+ *
  * in three kernels: delta; dq, whose blocks hold queries while keys pass; dk and dv, whose blocks hold keys while the
  * queries of all heads that share these keys pass (attention.cuh). No sum is shared between blocks, so bits are the
  * same in every run.
@@ -94,6 +96,21 @@ static __device__ __forceinline__ void slope(float (&s)[M][N / 8][4], const floa
                              (d[m][n][i] - rows.delta[m][i / 2]);
 }
 
+/* Multiplies what slope() makes of gradients `d` by the slope of the cap at capped scores `s`. */
+template <uint32_t M, uint32_t N>
+static __device__ __forceinline__ void bend(float (&d)[M][N / 8][4], const float (&s)[M][N / 8][4],
+                                            const struct query_rows<M> &rows)
+{
+#pragma unroll
+    for (uint32_t m = 0; m < M; m++)
+#pragma unroll
+        for (uint32_t n = 0; n < N / 8; n++)
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++)
+                d[m][n][i] = ah_attention_bent(d[m][n][i], rows.delta[m][i / 2], s[m][n][i]);
+    __syncwarp(); /* ends this before slope() begins: both at once would take more registers than there are */
+}
+
 template <uint32_t D, uint32_t M>
 static __device__ __forceinline__ void store_queries(const float (&sums)[M][D / 8][4],
                                                      const struct ah_attention &attention,
@@ -160,6 +177,10 @@ static __global__ void __launch_bounds__(QUERY_THREADS, D <= 128 ? 2 : 1)
         ah_mma_commit(pipe);
         if (seen) {
             ah_attention_multiply<D, M, N>(s, q_at + warp_row * D * 2, k_at);
+            if (attention.soft_cap > 0) {
+                ah_attention_cap<M, N>(s, attention.twice);
+                bend<M, N>(d, s, rows);
+            }
             if (key < sight.most || next - 1 > query)
                 ah_attention_mask<M, N>(s, attention, shared.first + warp_row, query, key);
             slope<M, N>(s, d, rows, attention.factor);
@@ -269,9 +290,10 @@ static __device__ __forceinline__ bool sees_all(const struct key_tile<D, N> &til
 
 /* Masks transposed scores with -infinity. Rows: keys from `key` on; columns: queries from `query` on. */
 template <uint32_t D, uint32_t M, uint32_t N>
-static __device__ __forceinline__ void mask_transposed(float (&s)[M][N / 8][4], const struct key_tile<D, N> &tile,
-                                                   const struct ah_attention &attention, uint32_t query,
-                                                   uint32_t key)
+static __device__ __forceinline__ void mask_transposed(float (&s)[M][N / 8][4],
+                                                       const struct key_tile<D, N> &tile,
+                                                       const struct ah_attention &attention, uint32_t query,
+                                                       uint32_t key)
 {
 #pragma unroll
     for (uint32_t n = 0; n < N / 8; n++)
@@ -294,7 +316,7 @@ static __device__ __forceinline__ void mask_transposed(float (&s)[M][N / 8][4], 
 /* Turns transposed scores into weights. */
 template <uint32_t D, uint32_t M, uint32_t N>
 static __device__ __forceinline__ void weigh_transposed(float (&s)[M][N / 8][4],
-                                                    const struct key_tile<D, N> &tile, float factor)
+                                                        const struct key_tile<D, N> &tile, float factor)
 {
 #pragma unroll
     for (uint32_t n = 0; n < N / 8; n++)
@@ -311,21 +333,33 @@ static __device__ __forceinline__ void weigh_transposed(float (&s)[M][N / 8][4],
         }
 }
 
-/* Turns transposed weights `p` and their gradients `d` into gradients of scores, without the scale. */
-template <uint32_t D, uint32_t M, uint32_t N>
-static __device__ __forceinline__ void slope_transposed(float (&p)[M][N / 8][4], const float (&d)[M][N / 8][4],
-                                                    const struct key_tile<D, N> &tile)
+/* Turns transposed weights `p` and their gradients `d` into gradients of scores, without the scale. Finds capped scores
+ * again from their weights, because keeping them would take registers. Where a weight is 0, any slope of the tanh will
+ * do. `inverse` is 1 / factor. */
+template <uint32_t D, uint32_t M, uint32_t N, bool capped>
+static __device__ __forceinline__ void slope_transposed(float (&p)[M][N / 8][4],
+                                                        const float (&d)[M][N / 8][4],
+                                                        const struct key_tile<D, N> &tile, float inverse)
 {
 #pragma unroll
     for (uint32_t n = 0; n < N / 8; n++)
 #pragma unroll
         for (uint32_t odd = 0; odd < 2; odd++) {
+            if (capped)
+                __syncwarp(); /* one column at a time: all at once would take more registers than there are */
             const float delta = tile.delta[ah_attention_lane_column(n, odd)];
+            const float lse =
+                capped ? tile.lse[ah_attention_lane_column(n, odd)] * AH_ATTENTION_LOG2_E : 0.0f;
 #pragma unroll
             for (uint32_t m = 0; m < M; m++)
 #pragma unroll
-                for (uint32_t half = 0; half < 2; half++)
-                    p[m][n][2 * half + odd] *= d[m][n][2 * half + odd] - delta;
+                for (uint32_t half = 0; half < 2; half++) {
+                    float &weight = p[m][n][2 * half + odd];
+                    const float t = capped ? fmaxf((ah_mma_log2(weight) + lse) * inverse, -1.0f) : 0.0f;
+                    if (capped)
+                        weight *= fmaf(-t, t, 1.0f);
+                    weight *= d[m][n][2 * half + odd] - delta;
+                }
         }
 }
 
@@ -347,12 +381,17 @@ static __device__ __forceinline__ void add_tile(struct key_sums<M, COLUMNS> &sum
     float s[M][N / 8][4], d[M][N / 8][4];
     const ah_mma_place q_at = ah_mma_at(tile.q), dout_at = ah_mma_at(tile.dout);
     ah_attention_multiply<D, M, N>(s, k_at, q_at);
+    if (attention.soft_cap > 0)
+        ah_attention_cap<M, N>(s, attention.twice);
     if (!sees_all(tile, attention, query, key, M * 16))
         mask_transposed<D, M, N>(s, tile, attention, query, key);
     weigh_transposed<D, M, N>(s, tile, attention.factor);
     ah_attention_accumulate<D, M, N, COLUMNS>(sums.dv, s, dout_at + column * 2);
     ah_attention_multiply<D, M, N>(d, v_at, dout_at);
-    slope_transposed<D, M, N>(s, d, tile);
+    if (attention.soft_cap > 0)
+        slope_transposed<D, M, N, true>(s, d, tile, attention.inverse);
+    else
+        slope_transposed<D, M, N, false>(s, d, tile, 0);
     ah_attention_accumulate<D, M, N, COLUMNS>(sums.dk, s, q_at + column * 2);
 }
 

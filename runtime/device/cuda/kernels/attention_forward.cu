@@ -6,7 +6,7 @@
  * A block of 4 warps holds 64 * M queries of one head in shared memory. Each warp has 16 * M of these queries; its
  * registers have their sums of out, largest scores and sums of weights. Tiles of N keys pass in ascending order:
  *
- *     wait for k; begin to fetch v              s = q k^T
+ *     wait for k; begin to fetch v              s = q k^T, with a soft cap the tanh of that
  *     wait for v; begin to fetch the next k     m' = max(m, s);  o = o 2^(m - m');  l = l 2^(m - m')
  *                                               p = 2^(s - m');  l = l + p;  o = o + p v;  m = m'
  *
@@ -197,6 +197,8 @@ static __global__ void __launch_bounds__(THREADS, D <= 128 ? 2 : 1)
         ah_mma_commit(pipe);
         if (!seen)
             continue;
+        if (attention.soft_cap > 0)
+            ah_attention_cap<M, N>(s, attention.twice);
         if (key < sight.most || key + N - 1 > position)
             ah_attention_mask<M, N>(s, attention, shared.first + warp_row, position, key);
         rise<D, M, N>(rows, base, s, attention.factor);

@@ -159,6 +159,26 @@ static __device__ __forceinline__ bool sees(const struct ah_attention &attention
     return position < attention.keys && key >= first && key <= position;
 }
 
+/* Turns scores into tanh(score * by), for a soft cap. */
+static __device__ void cap(float (&s)[EACH][EACH], float by)
+{
+#pragma unroll
+    for (uint32_t i = 0; i < EACH * EACH; i++)
+        s[i / EACH][i % EACH] = tanhf(s[i / EACH][i % EACH] * by);
+}
+
+/* Multiplies d - delta by the slope of the cap at capped scores `s`, whose queries are in rows or in columns. */
+template <bool rows>
+static __device__ void bend(float (&d)[EACH][EACH], const float (&s)[EACH][EACH],
+                            const struct plain_shared &shared)
+{
+#pragma unroll
+    for (uint32_t i = 0; i < EACH; i++)
+#pragma unroll
+        for (uint32_t j = 0; j < EACH; j++)
+            d[i][j] = ah_attention_bent(d[i][j], shared.delta[rows ? own_row(i) : own_column(j)], s[i][j]);
+}
+
 /* ---- forward ---- */
 
 struct plain_softmax {
@@ -232,6 +252,8 @@ static __global__ void __launch_bounds__(THREADS) forward(const struct ah_attent
     }
     for (uint32_t key = sight.least / TILE * TILE; key < end; key += TILE) {
         multiply(s, shared, q, rows_of(attention, attention.k, task.sequence, key, kv_head));
+        if (attention.soft_cap > 0)
+            cap(s, attention.bend);
         weigh(s, softmax, o, shared, attention, position, key);
         share(shared, s);
         add(o, shared, rows_of(attention, attention.v, task.sequence, key, kv_head), task.column);
@@ -279,6 +301,10 @@ static __global__ void __launch_bounds__(THREADS) backward_queries(const struct 
         const struct plain_rows k = rows_of(attention, attention.k, task.sequence, key, kv_head);
         multiply(s, shared, q, k);
         multiply(d, shared, dout, rows_of(attention, attention.v, task.sequence, key, kv_head));
+        if (attention.soft_cap > 0) {
+            cap(s, attention.bend);
+            bend<true>(d, s, shared);
+        }
         for (uint32_t i = 0; i < EACH; i++)
             for (uint32_t j = 0; j < EACH; j++) {
                 const uint32_t row = own_row(i);
@@ -304,6 +330,10 @@ static __device__ void add_queries(float (&dk)[EACH][OWN], float (&dv)[EACH][OWN
     read_queries(shared, attention, task.sequence, head, query);
     multiply(s, shared, rows_of(attention, attention.k, task.sequence, task.row, task.head), q);
     multiply(d, shared, rows_of(attention, attention.v, task.sequence, task.row, task.head), dout);
+    if (attention.soft_cap > 0) {
+        cap(s, attention.bend);
+        bend<false>(d, s, shared);
+    }
     for (uint32_t i = 0; i < EACH; i++)
         for (uint32_t j = 0; j < EACH; j++) {
             const uint32_t column = own_column(j);

@@ -118,6 +118,22 @@ static __device__ __forceinline__ uint32_t ah_mma_pair(float low, float high)
     return pair;
 }
 
+/* Return 1 / x (0 for x above 2^126) and the binary logarithm, within 2^-22; of the logarithm's size where that is more
+ * than 1. Denormals count as 0. */
+static __device__ __forceinline__ float ah_mma_reciprocal(float x)
+{
+    float inverse;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
+    return inverse;
+}
+
+static __device__ __forceinline__ float ah_mma_log2(float x)
+{
+    float exponent;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(exponent) : "f"(x));
+    return exponent;
+}
+
 /* Returns 2^x within 2 units of the last place; results below 2^-126 become 0. */
 static __device__ __forceinline__ float ah_mma_exp2(float x)
 {

@@ -98,6 +98,17 @@ static float reciprocal(float x, uint32_t argument)
     return approximate(1.0 / (double)x, 0x1.ep-25, argument, is_power);
 }
 
+/* Returns log2(x). The ISA allows an error of 2^-22 for x from 1/2 to 2, elsewhere a relative error of 2^-22. */
+static float logarithm(float x, uint32_t argument)
+{
+    int exponent;
+    const bool is_power = frexpf(fabsf(x), &exponent) == 0.5f;
+    if (!(x > 0) || isinf(x))
+        return log2f(x);
+    const double exact = log2((double)x), size = fmin(1.0, fabs(exact));
+    return approximate(exact, 0x1.ep-23 / size, argument, is_power);
+}
+
 static uint64_t insert(uint64_t from, uint64_t into, uint64_t at, uint64_t bits)
 {
     const uint32_t first = (uint32_t)at & 0xff, n = (uint32_t)bits & 0xff;
@@ -140,6 +151,7 @@ static uint64_t reversed(uint64_t value)
     X(ex2, "ex2.approx.f32", ptx_of_f32(power_of_two(ptx_f32(a), (uint32_t)a)))                              \
     X(ex2_ftz, "ex2.approx.ftz.f32", ptx_of_f32(flushed(power_of_two(flushed(ptx_f32(a)), (uint32_t)a))))    \
     X(rcp_ftz, "rcp.approx.ftz.f32", ptx_of_f32(flushed(reciprocal(flushed(ptx_f32(a)), (uint32_t)a))))      \
+    X(lg2_ftz, "lg2.approx.ftz.f32", ptx_of_f32(flushed(logarithm(flushed(ptx_f32(a)), (uint32_t)a))))       \
     X(rcp_f32, "rcp.rn.f32", ptx_of_f32(1.0f / ptx_f32(a)))                                                  \
     X(sqrt_f32, "sqrt.rn.f32", ptx_of_f32(sqrtf(ptx_f32(a))))                                                \
     X(sqrt_f64, "sqrt.rn.f64", of_f64(sqrt(f64(a))))

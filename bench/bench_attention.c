@@ -8,7 +8,7 @@
  * quiet for long, it also shows the share of the best rounds. Rates count visible pairs of a query and a key: 4 x
  * head_dim operations forward, 10 x backward.
  *
- *     bench_attention [--threads N] [--rounds N] [--dtype fp32|bf16] [--seq N] [--window N]
+ *     bench_attention [--threads N] [--rounds N] [--dtype fp32|bf16] [--seq N] [--window N] [--soft-cap X]
  */
 #include "base/stats.h"
 #include "base/threads.h"
@@ -26,6 +26,7 @@ struct options {
     int dtype;    /* -1: all */
     uint32_t seq; /* 0: all */
     uint32_t window;
+    float soft_cap;
 };
 
 static const struct ah_op_attention shapes[] = {
@@ -208,8 +209,10 @@ static struct options parse(int argc, char **argv)
             options.seq = (uint32_t)atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--window"))
             options.window = (uint32_t)atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--soft-cap"))
+            options.soft_cap = (float)atof(argv[i + 1]);
         else
-            fail("usage: [--threads N] [--rounds N] [--dtype D] [--seq N] [--window N]");
+            fail("usage: [--threads N] [--rounds N] [--dtype D] [--seq N] [--window N] [--soft-cap X]");
     }
     if (options.threads < 1 || options.rounds < 1 || options.rounds > ROUNDS_MAX)
         fail("--threads from 1, --rounds from 1 to 100");
@@ -225,6 +228,7 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < SHAPES; i++) {
             struct ah_op_attention sizes = shapes[i];
             sizes.window = bench.options.window;
+            sizes.soft_cap = bench.options.soft_cap;
             if ((bench.options.dtype < 0 || bench.options.dtype == dtype) &&
                 (bench.options.seq == 0 || bench.options.seq == sizes.seq))
                 measure(&bench, &sizes, (enum ah_dtype)dtype);

@@ -140,7 +140,8 @@ static void attend(struct query *y)
         double score = 0;
         for (uint64_t c = 0; c < a->head_dim; c++)
             score += in(y->s, y->q, place(y, y->i) + c) * in(y->s, y->k, place(y, j) + c);
-        y->weights[j] = score * (double)a->scale;
+        score *= (double)a->scale;
+        y->weights[j] = a->soft_cap > 0 ? (double)a->soft_cap * tanh(score / (double)a->soft_cap) : score;
         most = y->weights[j] > most ? y->weights[j] : most;
     }
     for (uint64_t j = 0; j <= y->i; j++)
@@ -184,10 +185,12 @@ static void check_attention(struct kernel_samples *s)
 static double score_gradient(const struct query *y, uint64_t j)
 {
     const struct ah_op_attention *a = &y->s->k->op.u.attention;
-    double sum = 0;
+    double sum = 0, bent = 0; /* bent: the square of the cap's tanh, found from the weight */
+    if (a->soft_cap > 0 && y->weights[j] > 0)
+        bent = pow((log(y->weights[j]) + y->lse) / (double)a->soft_cap, 2);
     for (uint64_t c = 0; c < a->head_dim; c++)
         sum += in(y->s, 3, place(y, y->i) + c) * (in(y->s, y->v, place(y, j) + c) - y->mixed[c]);
-    return y->weights[j] * sum * (double)a->scale;
+    return y->weights[j] * sum * (double)a->scale * (1 - bent);
 }
 
 static void check_query_gradient(struct query *y, struct distance *d, double *sums)

@@ -7,7 +7,16 @@
 
 #include <stddef.h>
 
-enum function { FUNCTION_EXP, FUNCTION_EXP2, FUNCTION_SIGMOID, FUNCTION_REST, FUNCTION_TAIL, FUNCTIONS };
+enum function {
+    FUNCTION_EXP,
+    FUNCTION_EXP2,
+    FUNCTION_SIGMOID,
+    FUNCTION_REST,
+    FUNCTION_TANH,
+    FUNCTION_SLOPE, /* of tanh */
+    FUNCTION_TAIL,
+    FUNCTIONS
+};
 
 /* Sets y[i] = f(x[i]) for 16 elements. */
 typedef void function_apply(enum function function, float *y, const float *x);

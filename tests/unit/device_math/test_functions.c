@@ -40,6 +40,10 @@ static double exact_of(enum function function, double x)
         return 1 / (1 + exp(-x));
     case FUNCTION_REST:
         return 1 / (1 + exp(x));
+    case FUNCTION_TANH:
+        return tanh(x);
+    case FUNCTION_SLOPE:
+        return 1 / (cosh(x) * cosh(x));
     case FUNCTION_TAIL:
     case FUNCTIONS:
         break;
@@ -47,7 +51,8 @@ static double exact_of(enum function function, double x)
     return erfc(fabs(x) / sqrt(2)) / 2;
 }
 
-/* Promised errors in ulp, where the exact result is `least` or more. Where it is smaller, 0 <= y <= `least`. */
+/* Promised errors in ulp, where the exact result's size is `least` or more. Where it is smaller, so is that of y, and
+ * functions that are never negative stay so. */
 static const struct {
     double ulp;
     double per_square; /* added error per x^2, for the normal tail */
@@ -55,6 +60,7 @@ static const struct {
 } promises[FUNCTIONS] = {
     [FUNCTION_EXP] = {1.1, 0, FLT_MIN},   [FUNCTION_EXP2] = {1.0, 0, FLT_MIN},
     [FUNCTION_SIGMOID] = {3, 0, FLT_MIN}, [FUNCTION_REST] = {3, 0, FLT_MIN},
+    [FUNCTION_TANH] = {3, 0, FLT_MIN},    [FUNCTION_SLOPE] = {6, 0, 4 * FLT_MIN},
     [FUNCTION_TAIL] = {3, 3, 9.9e-10},
 };
 
@@ -65,8 +71,9 @@ static void check_value(enum function function, float x, float y)
         assert_true(isnan(y));
     } else if (exact > (double)FLT_MAX * 0.7) {
         assert_true(isinf(y) || ulps(y, exact) <= promises[function].ulp);
-    } else if (exact < promises[function].least) {
-        assert_true(y >= 0 && (double)y <= promises[function].least);
+    } else if (fabs(exact) < promises[function].least) {
+        assert_true(function == FUNCTION_TANH || y >= 0);
+        assert_true(fabs((double)y) <= promises[function].least);
     } else {
         const double square = isinf(x) ? 0 : (double)x * (double)x;
         const double bound = promises[function].ulp + promises[function].per_square * square;
@@ -135,6 +142,10 @@ TEST(functions, edges)
     assert_true(y[0] == 1 && y[3] == 0 && y[12] == 0 && isnan(y[4]) && isinf(y[13]));
     functions_portable(FUNCTION_SIGMOID, y, x);
     assert_true(y[0] == 0.5f && y[2] == 1 && y[3] == 0);
+    functions_portable(FUNCTION_TANH, y, x);
+    assert_true(y[0] == 0 && y[2] == 1 && y[3] == -1 && y[5] == 1 && y[6] == -1);
+    functions_portable(FUNCTION_SLOPE, y, x);
+    assert_true(y[0] == 1 && y[2] == 0 && y[3] == 0 && y[5] == 0);
 }
 
 TEST(functions, logarithm)

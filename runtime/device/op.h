@@ -166,6 +166,12 @@ struct ah_op_norm {
     float gain_offset; /* added to each gain before it is used */
 };
 
+/* Returns the number to add to each gain. Without an offset it is -0, because adding +0 would change a gain of -0. */
+static inline float ah_op_gain_offset(const struct ah_op_norm *norm)
+{
+    return norm->gain_offset != 0 ? norm->gain_offset : -0.0f;
+}
+
 struct ah_op_attention {
     uint32_t batch;
     uint32_t seq;

@@ -178,6 +178,8 @@ static void sizes_norm(const struct ah_op *op, struct op_sizes *sizes)
     sizes->use[op->kind == AH_OP_NORM ? 3 : 2] = norm->kind == AH_NORM_LAYER ? USABLE : UNUSED;
     if (norm->kind > AH_NORM_LAYER)
         sizes->wrong = "norm is unknown";
+    if (!isfinite(norm->gain_offset))
+        sizes->wrong = "gain_offset is not finite";
 }
 
 /* Sets sizes. A frozen gain or bias has no gradient, and blocks below the lowest trained block need no dx. */

@@ -30,6 +30,7 @@ struct ah_norm_args {
     float *dgain, *dbias;             /* partial sums of gradients (groups, width); NULL: not wanted */
     uint64_t vectors, heads, width;
     float epsilon;
+    float offset; /* added to each gain; -0 adds nothing, not even to a gain of -0 */
 };
 
 struct ah_rope_args {

@@ -241,8 +241,12 @@ TEST_IN(gradients, of_norms, seed, NULL)
     for (int kind = AH_NORM_RMS; kind <= AH_NORM_LAYER; kind++)
         for (uint32_t heads = 1; heads <= 3; heads += 2) {
             struct trial *t = new_evaluator(1e-2);
-            const struct ah_op_norm sizes = {
-                .rows = 70, .width = 12, .heads = heads, .kind = (uint32_t)kind, .epsilon = 1e-5F};
+            const struct ah_op_norm sizes = {.rows = 70,
+                                             .width = 12,
+                                             .heads = heads,
+                                             .kind = (uint32_t)kind,
+                                             .epsilon = 1e-5F,
+                                             .gain_offset = heads == 3 ? 1 : 0};
             const struct ah_ref bias = kind == AH_NORM_LAYER ? here : (struct ah_ref){0};
             const struct ah_op *y = forward(
                 t,

@@ -57,6 +57,11 @@ static inline void ref_matmul(const struct reference *r)
         }
 }
 
+static inline double ref_gain(const struct reference *r, size_t gain, uint64_t j)
+{
+    return *ref_element(r, gain, 0, r->op->u.norm.width, j) + (double)r->op->u.norm.gain_offset;
+}
+
 static inline void ref_norm(const struct reference *r)
 {
     const struct ah_op_norm *s = &r->op->u.norm;
@@ -71,7 +76,7 @@ static inline void ref_norm(const struct reference *r)
         double inverse = 1 / sqrt(square + (double)s->epsilon);
         for (uint64_t j = 0; j < w; j++)
             *ref_element(r, 0, at, row, first + j) =
-                (*ref_element(r, 1, at, row, first + j) - mean) * inverse * *ref_element(r, 2, 0, w, j) +
+                (*ref_element(r, 1, at, row, first + j) - mean) * inverse * ref_gain(r, 2, j) +
                 (ref_has(r, 3) ? *ref_element(r, 3, 0, w, j) : 0);
         if (s->kind == AH_NORM_LAYER)
             *ref_element(r, 4, 0, n, v) = mean;
@@ -93,7 +98,7 @@ static inline void ref_norm_backward(const struct reference *r)
         double sum = 0, dot = 0;
         for (uint64_t j = 0; j < w; j++) {
             double hat = (*ref_element(r, 4, at, row, first + j) - mean) * inverse;
-            double dy = *ref_element(r, 3, at, row, first + j), d = dy * *ref_element(r, 5, 0, w, j);
+            double dy = *ref_element(r, 3, at, row, first + j), d = dy * ref_gain(r, 5, j);
             sum += layer ? d / (double)w : 0;
             dot += d * hat / (double)w;
             if (ref_has(r, 1))
@@ -103,7 +108,7 @@ static inline void ref_norm_backward(const struct reference *r)
         }
         for (uint64_t j = 0; j < w && ref_has(r, 0); j++) {
             double hat = (*ref_element(r, 4, at, row, first + j) - mean) * inverse;
-            double d = *ref_element(r, 3, at, row, first + j) * *ref_element(r, 5, 0, w, j);
+            double d = *ref_element(r, 3, at, row, first + j) * ref_gain(r, 5, j);
             *ref_element(r, 0, at, row, first + j) = inverse * (d - sum - hat * dot);
         }
     }

@@ -272,12 +272,20 @@ static void sizes_embed_backward(const struct ah_op *op, struct op_sizes *sizes)
         sizes->wrong = "neither 'dtable' nor 'dpositions_table' is given";
 }
 
+/* True if devices can divide by the cap, which they do by multiplying with 1 / cap, or if there is none. */
+static bool caps(float soft_cap)
+{
+    return isfinite(soft_cap) && soft_cap >= 0 && (soft_cap <= 0 || isfinite(1 / soft_cap));
+}
+
 static void sizes_cross_entropy(const struct ah_op *op, struct op_sizes *sizes)
 {
     sizes->of[ROWS] = op->u.cross_entropy.rows;
     sizes->of[VOCABULARY] = op->u.cross_entropy.vocabulary;
     if (ah_op_table_has(op, 5) && (op->arg[1].dtype != AH_FP32 || op->arg[5].dtype != AH_BF16))
         sizes->wrong = "a gradient beside the logits is bf16, but the logits are fp32";
+    if (!caps(op->u.cross_entropy.soft_cap))
+        sizes->wrong = "soft_cap is neither 0 nor a positive number with a finite reciprocal";
 }
 
 static void sizes_sum(const struct ah_op *op, struct op_sizes *sizes)

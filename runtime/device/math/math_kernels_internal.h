@@ -55,6 +55,7 @@ struct ah_cross_entropy_args {
     const uint8_t *mask; /* NULL: every row counts */
     const float *scale;
     uint64_t vocabulary;
+    float soft_cap; /* 0: none */
 };
 
 /* Kernels compute vectors or rows [begin, end), or in norm_backward the group with index `group` in the scratch. */

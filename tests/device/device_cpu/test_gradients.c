@@ -397,13 +397,17 @@ static void fill_targets(struct trial *t, unsigned char *arena, uint64_t *random
 /* One op is both forward and backward, and replaces the logits by their gradient. */
 TEST_IN(gradients, of_the_loss, seed, NULL)
 {
-    struct trial *t = new_evaluator(1e-2);
-    const struct ah_op *y = forward(t, (struct ah_op){.kind = AH_OP_CROSS_ENTROPY,
-                                                      .arg = {here, here, here, here, here},
-                                                      .u.cross_entropy = {.rows = 20, .vocabulary = 50}});
-    differentiate(t, 1, y->arg[1], -2, 2);
-    t->fill = fill_targets;
-    check_trial(t);
+    for (int capped = 0; capped < 2; capped++) {
+        struct trial *t = new_evaluator(1e-2);
+        const struct ah_op_cross_entropy sizes = {
+            .rows = 20, .vocabulary = 50, .soft_cap = capped ? 1.5F : 0};
+        const struct ah_op *y = forward(t, (struct ah_op){.kind = AH_OP_CROSS_ENTROPY,
+                                                          .arg = {here, here, here, here, here},
+                                                          .u.cross_entropy = sizes});
+        differentiate(t, 1, y->arg[1], -2, 2);
+        t->fill = fill_targets;
+        check_trial(t);
+    }
 }
 
 TEST_IN(gradients, are_of_every_op, seed, NULL)

@@ -277,6 +277,12 @@ static inline void ref_embed(const struct reference *r)
         }
 }
 
+static inline double ref_capped(const struct reference *r, double x)
+{
+    double cap = (double)r->op->u.cross_entropy.soft_cap;
+    return cap > 0 ? cap * tanh(x / cap) : x;
+}
+
 static inline void ref_cross_entropy(const struct reference *r)
 {
     const struct ah_op_cross_entropy *s = &r->op->u.cross_entropy;
@@ -284,10 +290,11 @@ static inline void ref_cross_entropy(const struct reference *r)
         double sum = 0;
         uint32_t target = r->data->targets[r->first_row + i];
         for (uint64_t j = 0; j < s->vocabulary; j++)
-            sum += exp(*ref_element(r, 1, i, s->vocabulary, j));
-        *ref_element(r, 0, i, 1, 0) = log(sum) - *ref_element(r, 1, i, s->vocabulary, target);
+            sum += exp(ref_capped(r, *ref_element(r, 1, i, s->vocabulary, j)));
+        *ref_element(r, 0, i, 1, 0) = log(sum) - ref_capped(r, *ref_element(r, 1, i, s->vocabulary, target));
         for (uint64_t j = 0; j < s->vocabulary; j++) {
-            const double *logit = ref_element(r, 1, i, s->vocabulary, j);
+            double logit = ref_capped(r, *ref_element(r, 1, i, s->vocabulary, j));
+            double part = s->soft_cap > 0 ? logit / (double)s->soft_cap : 0;
             *ref_element(r, ref_has(r, 5) ? 5 : 1, i, s->vocabulary, j) =
                 (exp(*logit) / sum - (j == target)) * r->data->loss_scale;
         }

@@ -30,3 +30,20 @@ TEST(op_settings, an_offset_of_gains_is_finite)
     op.u.norm.gain_offset = INFINITY;
     CHECK_FAILS(operands_of(&op, &err), err, AH_E_USAGE, "gain_offset is not finite");
 }
+
+TEST(op_settings, a_cap_of_logits_has_a_reciprocal)
+{
+    static const float good[] = {0, 30, 1e-30f, 1e30f}, bad[] = {-1, NAN, INFINITY, -INFINITY, 1e-40f};
+    struct ah_error err;
+    struct ah_op op = {.kind = AH_OP_CROSS_ENTROPY,
+                       .arg = {there, there, there, {0}, there},
+                       .u.cross_entropy = {.rows = 3, .vocabulary = 11}};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        op.u.cross_entropy.soft_cap = good[i];
+        CHECK_OK(operands_of(&op, &err), err);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        op.u.cross_entropy.soft_cap = bad[i];
+        CHECK_FAILS(operands_of(&op, &err), err, AH_E_USAGE, "soft_cap is neither 0 nor");
+    }
+}

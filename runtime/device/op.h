@@ -130,6 +130,12 @@ enum ah_activation_kind {
     AH_ACTIVATION_GELU_TANH_GATED
 };
 
+/* True if the activation of `kind` is multiplied by a second operand, `up`. */
+static inline bool ah_op_is_gated(uint32_t kind)
+{
+    return kind == AH_ACTIVATION_SILU_GATED || kind == AH_ACTIVATION_GELU_TANH_GATED;
+}
+
 struct ah_op_bytes {
     uint64_t bytes;
 };

@@ -158,10 +158,10 @@ static void sizes_rows(const struct ah_op *op, struct op_sizes *sizes)
 
 static void sizes_activation(const struct ah_op *op, struct op_sizes *sizes)
 {
-    bool gated = op->u.rows.kind == AH_ACTIVATION_SILU_GATED;
+    bool gated = ah_op_is_gated(op->u.rows.kind);
     sizes_rows(op, sizes);
     sizes->use[op->kind == AH_OP_ACTIVATION ? 2 : 1] = sizes->use[4] = gated ? NEEDED : UNUSED;
-    if (op->u.rows.kind > AH_ACTIVATION_SILU_GATED)
+    if (op->u.rows.kind > AH_ACTIVATION_GELU_TANH_GATED)
         sizes->wrong = "activation is unknown";
 }
 

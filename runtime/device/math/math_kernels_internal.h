@@ -65,7 +65,7 @@ typedef void ah_kernels_rope(const struct ah_rope_args *args, uint64_t begin, ui
 typedef void ah_kernels_activation(const struct ah_activation_args *args, uint64_t begin, uint64_t end);
 typedef void ah_kernels_cross_entropy(const struct ah_cross_entropy_args *args, uint64_t begin, uint64_t end);
 
-enum { AH_KERNELS_ACTIVATIONS = AH_ACTIVATION_SILU_GATED + 1 };
+enum { AH_KERNELS_ACTIVATIONS = AH_ACTIVATION_GELU_TANH_GATED + 1 };
 
 struct ah_math_kernels {
     ah_kernels_norm *norm;

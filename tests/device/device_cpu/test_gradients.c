@@ -336,17 +336,17 @@ TEST_IN(gradients, of_attention, seed, NULL)
 
 TEST_IN(gradients, of_activations, seed, NULL)
 {
-    for (uint32_t kind = AH_ACTIVATION_GELU_TANH; kind <= AH_ACTIVATION_SILU_GATED; kind++) {
+    for (uint32_t kind = AH_ACTIVATION_GELU_TANH; kind <= AH_ACTIVATION_GELU_TANH_GATED; kind++) {
         struct trial *t = new_evaluator(1e-2);
         const struct ah_op_rows sizes = {.rows = 20, .width = 30, .kind = kind};
-        const struct ah_ref up = kind == AH_ACTIVATION_SILU_GATED ? here : (struct ah_ref){0};
+        const struct ah_ref up = ah_op_is_gated(kind) ? here : (struct ah_ref){0};
         const struct ah_op *y =
             forward(t, (struct ah_op){.kind = AH_OP_ACTIVATION, .arg = {here, here, up}, .u.rows = sizes});
         const struct ah_op *g = backward(t, (struct ah_op){.kind = AH_OP_ACTIVATION_BACKWARD,
                                                            .arg = {here, up, t->dy, y->arg[1], y->arg[2]},
                                                            .u.rows = sizes});
         differentiate(t, 1, g->arg[0], -3, 3);
-        if (kind == AH_ACTIVATION_SILU_GATED)
+        if (ah_op_is_gated(kind))
             differentiate(t, 2, g->arg[1], -2, 2);
         check_trial(t);
     }

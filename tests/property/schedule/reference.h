@@ -222,7 +222,7 @@ static inline double ref_activate(uint32_t kind, double x, double *ret_slope)
 static inline void ref_activation(const struct reference *r)
 {
     const struct ah_op_rows *s = &r->op->u.rows;
-    bool backward = r->op->kind == AH_OP_ACTIVATION_BACKWARD, gated = s->kind == AH_ACTIVATION_SILU_GATED;
+    bool backward = r->op->kind == AH_OP_ACTIVATION_BACKWARD, gated = ah_op_is_gated(s->kind);
     for (uint64_t i = 0; i < s->rows; i++)
         for (uint64_t j = 0; j < s->width; j++) {
             double slope, up = gated ? *ref_element(r, backward ? 4 : 2, i, s->width, j) : 1;

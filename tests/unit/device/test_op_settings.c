@@ -47,3 +47,24 @@ TEST(op_settings, a_cap_of_logits_has_a_reciprocal)
         CHECK_FAILS(operands_of(&op, &err), err, AH_E_USAGE, "soft_cap is neither 0 nor");
     }
 }
+
+TEST(op_settings, gated_activations_have_a_second_input)
+{
+    static const bool gated[] = {[AH_ACTIVATION_GELU_TANH] = false,
+                                 [AH_ACTIVATION_GELU] = false,
+                                 [AH_ACTIVATION_SILU_GATED] = true,
+                                 [AH_ACTIVATION_GELU_TANH_GATED] = true};
+    struct ah_error err;
+    for (uint32_t kind = 0; kind < sizeof gated / sizeof *gated; kind++) {
+        struct ah_op op = {.kind = AH_OP_ACTIVATION,
+                           .arg = {there, there, gated[kind] ? there : (struct ah_ref){0}},
+                           .u.rows = {.rows = 3, .width = 5, .kind = kind}};
+        assert_true(ah_op_is_gated(kind) == gated[kind]);
+        CHECK_OK(operands_of(&op, &err), err);
+        op.arg[2] = gated[kind] ? (struct ah_ref){0} : there;
+        CHECK_FAILS(operands_of(&op, &err), err, AH_E_USAGE, "'up'");
+        op.arg[2] = there;
+        op.u.rows.kind = AH_ACTIVATION_GELU_TANH_GATED + 1;
+        CHECK_FAILS(operands_of(&op, &err), err, AH_E_USAGE, "activation is unknown");
+    }
+}

@@ -252,6 +252,10 @@ static void sizes_embed(const struct ah_op *op, struct op_sizes *sizes)
     sizes->of[POSITIONS] = embed->positions;
     if (op->kind == AH_OP_GATHER && (embed->positions || embed->seq))
         sizes->wrong = "gather has no position table";
+    if (op->kind == AH_OP_GATHER && embed->scale > 0)
+        sizes->wrong = "gather does not scale rows";
+    if (!isfinite(embed->scale) || embed->scale < 0)
+        sizes->wrong = "scale is negative or not finite";
     if (embed->padding > (op->kind == AH_OP_EMBED_BACKWARD ? embed->vocabulary : 0))
         sizes->wrong = "padding is not a token, or is given to an op without backward";
 }

@@ -366,17 +366,20 @@ static void fill_tokens(struct trial *t, unsigned char *arena, uint64_t *random)
 /* The backward op adds to gradient tables. So they begin as zeros, as arenas do. */
 TEST_IN(gradients, of_embeddings, seed, NULL)
 {
-    struct trial *t = new_evaluator(0.5);
-    const struct ah_op_embed sizes = {.rows = 24, .width = 10, .vocabulary = 15, .positions = 9, .seq = 8};
-    const struct ah_op *y =
-        forward(t, (struct ah_op){.kind = AH_OP_EMBED, .arg = {here, here, here, here}, .u.embed = sizes});
-    const struct ah_op *g = backward(t, (struct ah_op){.kind = AH_OP_EMBED_BACKWARD,
-                                                       .arg = {here, here, t->dy, y->arg[3], {0}, here},
-                                                       .u.embed = sizes});
-    differentiate(t, 1, g->arg[0], -1, 1);
-    differentiate(t, 2, g->arg[1], -1, 1);
-    t->fill = fill_tokens;
-    check_trial(t);
+    for (int scaled = 0; scaled < 2; scaled++) {
+        struct trial *t = new_evaluator(0.5);
+        const struct ah_op_embed sizes = {
+            .rows = 24, .width = 10, .vocabulary = 15, .positions = 9, .seq = 8, .scale = scaled ? 2.5F : 0};
+        const struct ah_op *y = forward(
+            t, (struct ah_op){.kind = AH_OP_EMBED, .arg = {here, here, here, here}, .u.embed = sizes});
+        const struct ah_op *g = backward(t, (struct ah_op){.kind = AH_OP_EMBED_BACKWARD,
+                                                           .arg = {here, here, t->dy, y->arg[3], {0}, here},
+                                                           .u.embed = sizes});
+        differentiate(t, 1, g->arg[0], -1, 1);
+        differentiate(t, 2, g->arg[1], -1, 1);
+        t->fill = fill_tokens;
+        check_trial(t);
+    }
 }
 
 /* The loss of a row is multiplied by the factor that scales its gradient. A masked row does not count. */

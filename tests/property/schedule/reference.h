@@ -263,15 +263,16 @@ static inline void ref_embed(const struct reference *r)
 {
     const struct ah_op_embed *s = &r->op->u.embed;
     bool backward = r->op->kind == AH_OP_EMBED_BACKWARD;
+    double scale = s->scale > 0 ? (double)s->scale : 1;
     for (uint64_t i = 0; i < s->rows; i++)
         for (uint64_t j = 0; j < s->width; j++) {
             uint64_t token = r->data->tokens[i], position = r->data->positions[i];
             if (!backward)
                 *ref_element(r, 0, i, s->width, j) =
-                    *ref_element(r, 1, token, s->width, j) +
+                    scale * *ref_element(r, 1, token, s->width, j) +
                     (ref_has(r, 2) ? *ref_element(r, 2, position, s->width, j) : 0);
             if (backward && ref_has(r, 0))
-                *ref_element(r, 0, token, s->width, j) += *ref_element(r, 2, i, s->width, j);
+                *ref_element(r, 0, token, s->width, j) += scale * *ref_element(r, 2, i, s->width, j);
             if (backward && ref_has(r, 1))
                 *ref_element(r, 1, position, s->width, j) += *ref_element(r, 2, i, s->width, j);
         }
@@ -296,7 +297,7 @@ static inline void ref_cross_entropy(const struct reference *r)
             double logit = ref_capped(r, *ref_element(r, 1, i, s->vocabulary, j));
             double part = s->soft_cap > 0 ? logit / (double)s->soft_cap : 0;
             *ref_element(r, ref_has(r, 5) ? 5 : 1, i, s->vocabulary, j) =
-                (exp(*logit) / sum - (j == target)) * r->data->loss_scale;
+                (exp(logit) / sum - (j == target)) * (1 - part * part) * r->data->loss_scale;
         }
     }
 }

@@ -48,6 +48,26 @@ TEST(op_settings, a_cap_of_logits_has_a_reciprocal)
     }
 }
 
+TEST(op_settings, embeddings_scale_but_gather_copies)
+{
+    static const float bad[] = {-1, NAN, INFINITY};
+    struct ah_error err;
+    struct ah_op op = {.kind = AH_OP_EMBED,
+                       .arg = {there, there, {0}, there},
+                       .u.embed = {.rows = 3, .width = 5, .vocabulary = 11, .scale = 45.25f}};
+    CHECK_OK(operands_of(&op, &err), err);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        op.u.embed.scale = bad[i];
+        CHECK_FAILS(operands_of(&op, &err), err, AH_E_USAGE, "scale is negative or not finite");
+    }
+    op = (struct ah_op){.kind = AH_OP_GATHER,
+                        .arg = {there, there, there},
+                        .u.embed = {.rows = 3, .width = 5, .vocabulary = 11}};
+    CHECK_OK(operands_of(&op, &err), err);
+    op.u.embed.scale = 2;
+    CHECK_FAILS(operands_of(&op, &err), err, AH_E_USAGE, "gather does not scale");
+}
+
 TEST(op_settings, gated_activations_have_a_second_input)
 {
     static const bool gated[] = {[AH_ACTIVATION_GELU_TANH] = false,

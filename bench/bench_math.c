@@ -109,10 +109,10 @@ static void add_norms(struct bench *bench, uint32_t dtype)
     char name[64];
     for (uint32_t kind = 0; kind < 2; kind++) {
         struct ah_op op = op_of(AH_OP_NORM, kind ? "ttttw" : "ttt-w", dtype);
-        op.u.norm = (struct ah_op_norm){bench->tokens, WIDTH, 1, kind, 1e-5f};
+        op.u.norm = (struct ah_op_norm){bench->tokens, WIDTH, 1, kind, 1e-5f, 0};
         add_row(bench, names[kind], op);
         op = op_of(AH_OP_NORM_BACKWARD, kind ? "ttttttww" : "tt-tttww", dtype);
-        op.u.norm = (struct ah_op_norm){bench->tokens, WIDTH, 1, kind, 1e-5f};
+        op.u.norm = (struct ah_op_norm){bench->tokens, WIDTH, 1, kind, 1e-5f, 0};
         snprintf(name, sizeof name, "%s, backward", names[kind]);
         add_row(bench, name, op);
     }
@@ -120,10 +120,10 @@ static void add_norms(struct bench *bench, uint32_t dtype)
 
 static void add_activations(struct bench *bench, uint32_t dtype)
 {
-    static const char *const names[] = {"gelu_tanh", "gelu", "silu * up"};
+    static const char *const names[] = {"gelu_tanh", "gelu", "silu * up", "gelu_tanh * up"};
     char name[64];
-    for (uint32_t kind = 0; kind < 3; kind++) {
-        const bool gated = kind == AH_ACTIVATION_SILU_GATED;
+    for (uint32_t kind = 0; kind < 4; kind++) {
+        const bool gated = ah_op_is_gated(kind);
         struct ah_op op = op_of(AH_OP_ACTIVATION, gated ? "ttt" : "tt", dtype);
         op.u.rows = (struct ah_op_rows){bench->tokens, MLP, kind};
         add_row(bench, names[kind], op);
@@ -140,13 +140,13 @@ static void add_others(struct bench *bench, uint32_t dtype)
     op.u.rope = (struct ah_op_rope){bench->tokens, 2 * HEADS, WIDTH / HEADS, 1024, 0, false};
     add_row(bench, "rope of q and k", op);
     op = op_of(AH_OP_EMBED, "tttww", dtype);
-    op.u.embed = (struct ah_op_embed){bench->tokens, WIDTH, VOCABULARY, 1024, 0, 0};
+    op.u.embed = (struct ah_op_embed){bench->tokens, WIDTH, VOCABULARY, 1024, 0, 0, 0};
     add_row(bench, "embed", op);
     op = op_of(AH_OP_EMBED_BACKWARD, "tttwww", dtype);
-    op.u.embed = (struct ah_op_embed){bench->tokens, WIDTH, VOCABULARY, 1024, 0, 0};
+    op.u.embed = (struct ah_op_embed){bench->tokens, WIDTH, VOCABULARY, 1024, 0, 0, 0};
     add_row(bench, "embed, backward", op);
     op = op_of(AH_OP_CROSS_ENTROPY, "wtw-w", dtype);
-    op.u.cross_entropy = (struct ah_op_cross_entropy){LOGIT_ROWS, VOCABULARY};
+    op.u.cross_entropy = (struct ah_op_cross_entropy){LOGIT_ROWS, VOCABULARY, 0};
     add_row(bench, "cross-entropy", op);
     op = op_of(AH_OP_ADD, "ttt", dtype);
     op.u.elements = (struct ah_op_elements){.count = MLP, .rows = bench->tokens};

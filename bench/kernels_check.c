@@ -263,6 +263,12 @@ static void moments(const struct kernel_samples *s, size_t x, uint64_t row, doub
     ret[1] = 1 / sqrt(square + (double)n->epsilon);
 }
 
+/* Returns gain `c`, as stored in operand `gain` and with the offset. */
+static double gain_of(const struct kernel_samples *s, size_t gain, uint64_t c)
+{
+    return in(s, gain, c) + (double)s->k->op.u.norm.gain_offset;
+}
+
 static void check_norm(struct kernel_samples *s)
 {
     const struct ah_op_norm *n = &s->k->op.u.norm;
@@ -273,7 +279,7 @@ static void check_norm(struct kernel_samples *s)
         moments(s, 1, row, m);
         for (uint64_t c = 0; c < n->width; c++)
             add(&d, out(s, 0, row * n->width + c),
-                (in(s, 1, row * n->width + c) - m[0]) * m[1] * in(s, 2, c) +
+                (in(s, 1, row * n->width + c) - m[0]) * m[1] * gain_of(s, 2, c) +
                     (s->k->op.arg[3].arena ? in(s, 3, c) : 0));
     }
     close_operand(s, &d);
@@ -288,13 +294,14 @@ static void check_norm_backward(struct kernel_samples *s)
         double m[2], sum = 0, with_x = 0;
         moments(s, 4, row / n->width, m);
         for (uint64_t c = 0; c < n->width; c++) {
-            const double scaled = in(s, 3, row + c) * in(s, 5, c) / (double)n->width;
+            const double scaled = in(s, 3, row + c) * gain_of(s, 5, c) / (double)n->width;
             sum += n->kind == AH_NORM_LAYER ? scaled : 0;
             with_x += scaled * (in(s, 4, row + c) - m[0]) * m[1];
         }
         for (uint64_t c = 0; c < n->width; c++)
             add(&dx, out(s, 0, row + c),
-                m[1] * (in(s, 3, row + c) * in(s, 5, c) - sum - (in(s, 4, row + c) - m[0]) * m[1] * with_x));
+                m[1] * (in(s, 3, row + c) * gain_of(s, 5, c) - sum -
+                        (in(s, 4, row + c) - m[0]) * m[1] * with_x));
     }
     close_operand(s, &dx);
 }
@@ -308,8 +315,8 @@ static void check_activation(struct kernel_samples *s)
             const uint64_t i = sample(r->rows, at) * r->width + c;
             const double x = in(s, 1, i);
             const double gelu = 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-            add(&d, out(s, 0, i),
-                r->kind == AH_ACTIVATION_SILU_GATED ? x / (1 + exp(-x)) * in(s, 2, i) : gelu);
+            const double y = r->kind == AH_ACTIVATION_SILU_GATED ? x / (1 + exp(-x)) : gelu;
+            add(&d, out(s, 0, i), ah_op_is_gated(r->kind) ? y * in(s, 2, i) : y);
         }
     close_operand(s, &d);
 }
@@ -340,9 +347,17 @@ static void check_embed(struct kernel_samples *s)
     for (unsigned at = 0; at < ROWS; at++) {
         const uint64_t row = sample(e->rows, at);
         for (uint64_t c = 0; c < e->width; c++)
-            add(&d, out(s, 0, row * e->width + c), in(s, 1, word(s, 3, row) * e->width + c));
+            add(&d, out(s, 0, row * e->width + c),
+                in(s, 1, word(s, 3, row) * e->width + c) * (e->scale > 0 ? (double)e->scale : 1));
     }
     close_operand(s, &d);
+}
+
+/* Returns logit i, capped if the op has a cap. */
+static double logit_of(const struct kernel_samples *s, uint64_t i)
+{
+    const double cap = (double)s->k->op.u.cross_entropy.soft_cap;
+    return cap > 0 ? cap * tanh(in(s, 1, i) / cap) : in(s, 1, i);
 }
 
 static void check_cross_entropy(struct kernel_samples *s)
@@ -353,11 +368,13 @@ static void check_cross_entropy(struct kernel_samples *s)
         const uint64_t row = sample(e->rows, at), begin = row * e->vocabulary, target = word(s, 2, row);
         double sum = 0; /* no overflow, because logits are small */
         for (uint64_t c = 0; c < e->vocabulary; c++)
-            sum += exp(in(s, 1, begin + c));
-        add(&loss, out(s, 0, row), log(sum) - in(s, 1, begin + target));
-        for (uint64_t c = 0; c < e->vocabulary; c++)
+            sum += exp(logit_of(s, begin + c));
+        add(&loss, out(s, 0, row), log(sum) - logit_of(s, begin + target));
+        for (uint64_t c = 0; c < e->vocabulary; c++) {
+            const double x = logit_of(s, begin + c), part = e->soft_cap > 0 ? x / (double)e->soft_cap : 0;
             add(&gradient, out(s, 1, begin + c),
-                (exp(in(s, 1, begin + c)) / sum - (c == target)) * in(s, 4, 0));
+                (exp(x) / sum - (c == target)) * (1 - part * part) * in(s, 4, 0));
+        }
     }
     close_operand(s, &loss);
     close_operand(s, &gradient);

@@ -130,6 +130,12 @@ enum ah_activation_kind {
     AH_ACTIVATION_GELU_TANH_GATED
 };
 
+/* True if the activation of `kind` is multiplied by a second operand, `up`. */
+static inline bool ah_op_is_gated(uint32_t kind)
+{
+    return kind == AH_ACTIVATION_SILU_GATED || kind == AH_ACTIVATION_GELU_TANH_GATED;
+}
+
 struct ah_op_bytes {
     uint64_t bytes;
 };
@@ -165,6 +171,12 @@ struct ah_op_norm {
     float epsilon;
     float gain_offset; /* added to each gain before it is used */
 };
+
+/* Returns the number to add to each gain. Without an offset it is -0, because adding +0 would change a gain of -0. */
+static inline float ah_op_gain_offset(const struct ah_op_norm *norm)
+{
+    return norm->gain_offset != 0 ? norm->gain_offset : -0.0f;
+}
 
 struct ah_op_attention {
     uint32_t batch;

@@ -158,10 +158,10 @@ static void sizes_rows(const struct ah_op *op, struct op_sizes *sizes)
 
 static void sizes_activation(const struct ah_op *op, struct op_sizes *sizes)
 {
-    bool gated = op->u.rows.kind == AH_ACTIVATION_SILU_GATED;
+    bool gated = ah_op_is_gated(op->u.rows.kind);
     sizes_rows(op, sizes);
     sizes->use[op->kind == AH_OP_ACTIVATION ? 2 : 1] = sizes->use[4] = gated ? NEEDED : UNUSED;
-    if (op->u.rows.kind > AH_ACTIVATION_SILU_GATED)
+    if (op->u.rows.kind > AH_ACTIVATION_GELU_TANH_GATED)
         sizes->wrong = "activation is unknown";
 }
 
@@ -178,6 +178,8 @@ static void sizes_norm(const struct ah_op *op, struct op_sizes *sizes)
     sizes->use[op->kind == AH_OP_NORM ? 3 : 2] = norm->kind == AH_NORM_LAYER ? USABLE : UNUSED;
     if (norm->kind > AH_NORM_LAYER)
         sizes->wrong = "norm is unknown";
+    if (!isfinite(norm->gain_offset))
+        sizes->wrong = "gain_offset is not finite";
 }
 
 /* Sets sizes. A frozen gain or bias has no gradient, and blocks below the lowest trained block need no dx. */
@@ -252,6 +254,10 @@ static void sizes_embed(const struct ah_op *op, struct op_sizes *sizes)
     sizes->of[POSITIONS] = embed->positions;
     if (op->kind == AH_OP_GATHER && (embed->positions || embed->seq))
         sizes->wrong = "gather has no position table";
+    if (op->kind == AH_OP_GATHER && embed->scale > 0)
+        sizes->wrong = "gather does not scale rows";
+    if (!isfinite(embed->scale) || embed->scale < 0)
+        sizes->wrong = "scale is negative or not finite";
     if (embed->padding > (op->kind == AH_OP_EMBED_BACKWARD ? embed->vocabulary : 0))
         sizes->wrong = "padding is not a token, or is given to an op without backward";
 }
@@ -272,12 +278,20 @@ static void sizes_embed_backward(const struct ah_op *op, struct op_sizes *sizes)
         sizes->wrong = "neither 'dtable' nor 'dpositions_table' is given";
 }
 
+/* True if devices can divide by the cap, which they do by multiplying with 1 / cap, or if there is none. */
+static bool caps(float soft_cap)
+{
+    return isfinite(soft_cap) && soft_cap >= 0 && (soft_cap <= 0 || isfinite(1 / soft_cap));
+}
+
 static void sizes_cross_entropy(const struct ah_op *op, struct op_sizes *sizes)
 {
     sizes->of[ROWS] = op->u.cross_entropy.rows;
     sizes->of[VOCABULARY] = op->u.cross_entropy.vocabulary;
     if (ah_op_table_has(op, 5) && (op->arg[1].dtype != AH_FP32 || op->arg[5].dtype != AH_BF16))
         sizes->wrong = "a gradient beside the logits is bf16, but the logits are fp32";
+    if (!caps(op->u.cross_entropy.soft_cap))
+        sizes->wrong = "soft_cap is neither 0 nor a positive number with a finite reciprocal";
 }
 
 static void sizes_sum(const struct ah_op *op, struct op_sizes *sizes)

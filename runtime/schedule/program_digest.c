@@ -31,7 +31,8 @@ static void matmul_sizes(const struct ah_op *op, uint64_t ret_sizes[SIZES])
 
 static void norm_sizes(const struct ah_op *op, uint64_t ret_sizes[SIZES])
 {
-    const uint64_t sizes[] = {op->u.norm.kind, op->u.norm.heads, op->u.norm.width};
+    const uint64_t sizes[] = {op->u.norm.kind, op->u.norm.heads, op->u.norm.width,
+                              op->u.norm.gain_offset != 0};
     memcpy(ret_sizes, sizes, sizeof sizes);
 }
 
@@ -48,17 +49,35 @@ static void attention_sizes(const struct ah_op *op, uint64_t ret_sizes[SIZES])
     memcpy(ret_sizes, sizes, sizeof sizes);
 }
 
+static void embed_sizes(const struct ah_op *op, uint64_t ret_sizes[SIZES])
+{
+    ret_sizes[0] = op->u.embed.scale > 0;
+}
+
+static void cross_entropy_sizes(const struct ah_op *op, uint64_t ret_sizes[SIZES])
+{
+    ret_sizes[0] = op->u.cross_entropy.soft_cap > 0;
+}
+
 static void activation_sizes(const struct ah_op *op, uint64_t ret_sizes[SIZES])
 {
     ret_sizes[0] = op->u.rows.kind;
 }
 
-/* By kind of op: a function that lists sizes not visible in the extents of operands; NULL if there are none. */
+/* By kind of op: a function that lists sizes not visible in the extents of operands; NULL if there are none. Of factors
+ * and caps, only whether there is one counts as work. */
 static void (*const sizes_of[AH_OP_KINDS])(const struct ah_op *op, uint64_t ret_sizes[SIZES]) = {
-    [AH_OP_MATMUL] = matmul_sizes,         [AH_OP_NORM] = norm_sizes,
-    [AH_OP_NORM_BACKWARD] = norm_sizes,    [AH_OP_ROPE] = rope_sizes,
-    [AH_OP_ATTENTION] = attention_sizes,   [AH_OP_ATTENTION_BACKWARD] = attention_sizes,
-    [AH_OP_ACTIVATION] = activation_sizes, [AH_OP_ACTIVATION_BACKWARD] = activation_sizes,
+    [AH_OP_MATMUL] = matmul_sizes,
+    [AH_OP_NORM] = norm_sizes,
+    [AH_OP_NORM_BACKWARD] = norm_sizes,
+    [AH_OP_ROPE] = rope_sizes,
+    [AH_OP_ATTENTION] = attention_sizes,
+    [AH_OP_ATTENTION_BACKWARD] = attention_sizes,
+    [AH_OP_ACTIVATION] = activation_sizes,
+    [AH_OP_ACTIVATION_BACKWARD] = activation_sizes,
+    [AH_OP_EMBED] = embed_sizes,
+    [AH_OP_EMBED_BACKWARD] = embed_sizes,
+    [AH_OP_CROSS_ENTROPY] = cross_entropy_sizes,
 };
 
 /* Adds an attention's soft cap, but not its absence: so layers without a cap keep the digests of earlier builds. */

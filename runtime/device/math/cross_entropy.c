@@ -30,6 +30,7 @@ void ah_cross_entropy_run(const struct ah_host *host, const struct ah_op *op)
                 .mask = ah_host_operand(host, op, 3),
                 .scale = ah_host_operand(host, op, 4),
                 .vocabulary = sizes->vocabulary,
+                .soft_cap = sizes->soft_cap,
             },
         .kernel = ah_math_kernels_of(host->isa)->cross_entropy,
     };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Embeddings: looks up each token's row in a table and adds its position's row; backward adds rows of dy to the tables.
+ * With a scale, a token's row is first multiplied by it in fp32; in backward, the sum of the token's rows of dy is.
  *
  * ORDER OF SUMS. Each row of a table gets the sum of its rows of dy, in ascending order and in fp32. A token's rows are
  * added in groups of 64, then the group sums in order; a position's rows are added one after another. The total is
@@ -31,6 +32,7 @@ struct embed {
     const uint32_t *sorted;    /* rows sorted by token */
     uint64_t rows, width, table_positions, seq, padding;
     uint64_t strips; /* number of strips of columns */
+    float scale;
 };
 
 static struct ah_convert_out out(const struct ah_math_matrix *matrix, uint64_t row, uint64_t column)
@@ -56,7 +58,32 @@ static struct embed embed_of(const struct ah_host *host, const struct ah_op *op)
         .table_positions = sizes->positions,
         .seq = sizes->seq,
         .padding = sizes->padding,
+        .scale = sizes->scale > 0 ? sizes->scale : 1,
     };
+}
+
+static bool scales(const struct embed *e)
+{
+    return e->scale < 1 || e->scale > 1;
+}
+
+/* Computes a row whose token's row is scaled. A strip is converted to fp32, scaled, then rounded or added to the
+ * position's. */
+static void run_scaled(const struct embed *e, uint64_t row, uint64_t position)
+{
+    float strip[STRIP];
+    for (uint64_t column = 0; column < e->width; column += STRIP) {
+        const uint64_t n = e->width - column < STRIP ? e->width - column : STRIP;
+        const struct ah_convert_out y = out(&e->y, row, column);
+        const struct ah_convert_in scaled = {strip, AH_FP32};
+        ah_convert_cast(e->isa, (struct ah_convert_out){strip, AH_FP32},
+                        in(&e->table, e->tokens[row], column), 0, n);
+        ah_convert_scale(e->isa, strip, e->scale, 0, n);
+        if (e->positions_table.data)
+            ah_convert_add(e->isa, y, scaled, in(&e->positions_table, position, column), 0, n);
+        else
+            ah_convert_cast(e->isa, y, scaled, 0, n);
+    }
 }
 
 static void run_rows(const void *context, uint64_t begin, uint64_t end)
@@ -66,7 +93,9 @@ static void run_rows(const void *context, uint64_t begin, uint64_t end)
         const struct ah_convert_out y = out(&e->y, row, 0);
         const struct ah_convert_in token = in(&e->table, e->tokens[row], 0);
         const uint64_t position = e->positions ? e->positions[row] : e->seq ? row % e->seq : 0;
-        if (e->positions_table.data)
+        if (scales(e))
+            run_scaled(e, row, position);
+        else if (e->positions_table.data)
             ah_convert_add(e->isa, y, token, in(&e->positions_table, position, 0), 0, e->width);
         else
             ah_convert_cast(e->isa, y, token, 0, e->width);
@@ -165,6 +194,12 @@ static void add_run(const struct embed *e, uint64_t begin, uint64_t end, uint64_
             ah_convert_add(e->isa, (struct ah_convert_out){sum, AH_FP32}, total, more, 0, n);
         else
             total = more;
+    }
+    if (scales(e)) {
+        if (total.data != sum)
+            ah_convert_cast(e->isa, (struct ah_convert_out){sum, AH_FP32}, total, 0, n);
+        ah_convert_scale(e->isa, sum, e->scale, 0, n);
+        total = (struct ah_convert_in){sum, AH_FP32};
     }
     ah_convert_add(e->isa, out(&e->table, token, column), in(&e->table, token, column), total, 0, n);
 }

@@ -30,6 +30,7 @@ struct ah_norm_args {
     float *dgain, *dbias;             /* partial sums of gradients (groups, width); NULL: not wanted */
     uint64_t vectors, heads, width;
     float epsilon;
+    float offset; /* added to each gain; -0 adds nothing, not even to a gain of -0 */
 };
 
 struct ah_rope_args {
@@ -54,6 +55,7 @@ struct ah_cross_entropy_args {
     const uint8_t *mask; /* NULL: every row counts */
     const float *scale;
     uint64_t vocabulary;
+    float soft_cap; /* 0: none */
 };
 
 /* Kernels compute vectors or rows [begin, end), or in norm_backward the group with index `group` in the scratch. */
@@ -63,7 +65,7 @@ typedef void ah_kernels_rope(const struct ah_rope_args *args, uint64_t begin, ui
 typedef void ah_kernels_activation(const struct ah_activation_args *args, uint64_t begin, uint64_t end);
 typedef void ah_kernels_cross_entropy(const struct ah_cross_entropy_args *args, uint64_t begin, uint64_t end);
 
-enum { AH_KERNELS_ACTIVATIONS = AH_ACTIVATION_SILU_GATED + 1 };
+enum { AH_KERNELS_ACTIVATIONS = AH_ACTIVATION_GELU_TANH_GATED + 1 };
 
 struct ah_math_kernels {
     ah_kernels_norm *norm;

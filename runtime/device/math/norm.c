@@ -40,6 +40,7 @@ static struct ah_norm_args args_of(const struct ah_op *op, float *stats)
         .heads = heads,
         .width = norm->width,
         .epsilon = norm->epsilon,
+        .offset = ah_op_gain_offset(norm),
     };
 }
 

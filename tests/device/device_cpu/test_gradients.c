@@ -241,8 +241,12 @@ TEST_IN(gradients, of_norms, seed, NULL)
     for (int kind = AH_NORM_RMS; kind <= AH_NORM_LAYER; kind++)
         for (uint32_t heads = 1; heads <= 3; heads += 2) {
             struct trial *t = new_evaluator(1e-2);
-            const struct ah_op_norm sizes = {
-                .rows = 70, .width = 12, .heads = heads, .kind = (uint32_t)kind, .epsilon = 1e-5F};
+            const struct ah_op_norm sizes = {.rows = 70,
+                                             .width = 12,
+                                             .heads = heads,
+                                             .kind = (uint32_t)kind,
+                                             .epsilon = 1e-5F,
+                                             .gain_offset = heads == 3 ? 1 : 0};
             const struct ah_ref bias = kind == AH_NORM_LAYER ? here : (struct ah_ref){0};
             const struct ah_op *y = forward(
                 t,
@@ -334,17 +338,17 @@ TEST_IN(gradients, of_attention, seed, NULL)
 
 TEST_IN(gradients, of_activations, seed, NULL)
 {
-    for (uint32_t kind = AH_ACTIVATION_GELU_TANH; kind <= AH_ACTIVATION_SILU_GATED; kind++) {
+    for (uint32_t kind = AH_ACTIVATION_GELU_TANH; kind <= AH_ACTIVATION_GELU_TANH_GATED; kind++) {
         struct trial *t = new_evaluator(1e-2);
         const struct ah_op_rows sizes = {.rows = 20, .width = 30, .kind = kind};
-        const struct ah_ref up = kind == AH_ACTIVATION_SILU_GATED ? here : (struct ah_ref){0};
+        const struct ah_ref up = ah_op_is_gated(kind) ? here : (struct ah_ref){0};
         const struct ah_op *y =
             forward(t, (struct ah_op){.kind = AH_OP_ACTIVATION, .arg = {here, here, up}, .u.rows = sizes});
         const struct ah_op *g = backward(t, (struct ah_op){.kind = AH_OP_ACTIVATION_BACKWARD,
                                                            .arg = {here, up, t->dy, y->arg[1], y->arg[2]},
                                                            .u.rows = sizes});
         differentiate(t, 1, g->arg[0], -3, 3);
-        if (kind == AH_ACTIVATION_SILU_GATED)
+        if (ah_op_is_gated(kind))
             differentiate(t, 2, g->arg[1], -2, 2);
         check_trial(t);
     }
@@ -364,17 +368,20 @@ static void fill_tokens(struct trial *t, unsigned char *arena, uint64_t *random)
 /* The backward op adds to gradient tables. So they begin as zeros, as arenas do. */
 TEST_IN(gradients, of_embeddings, seed, NULL)
 {
-    struct trial *t = new_evaluator(0.5);
-    const struct ah_op_embed sizes = {.rows = 24, .width = 10, .vocabulary = 15, .positions = 9, .seq = 8};
-    const struct ah_op *y =
-        forward(t, (struct ah_op){.kind = AH_OP_EMBED, .arg = {here, here, here, here}, .u.embed = sizes});
-    const struct ah_op *g = backward(t, (struct ah_op){.kind = AH_OP_EMBED_BACKWARD,
-                                                       .arg = {here, here, t->dy, y->arg[3], {0}, here},
-                                                       .u.embed = sizes});
-    differentiate(t, 1, g->arg[0], -1, 1);
-    differentiate(t, 2, g->arg[1], -1, 1);
-    t->fill = fill_tokens;
-    check_trial(t);
+    for (int scaled = 0; scaled < 2; scaled++) {
+        struct trial *t = new_evaluator(0.5);
+        const struct ah_op_embed sizes = {
+            .rows = 24, .width = 10, .vocabulary = 15, .positions = 9, .seq = 8, .scale = scaled ? 2.5F : 0};
+        const struct ah_op *y = forward(
+            t, (struct ah_op){.kind = AH_OP_EMBED, .arg = {here, here, here, here}, .u.embed = sizes});
+        const struct ah_op *g = backward(t, (struct ah_op){.kind = AH_OP_EMBED_BACKWARD,
+                                                           .arg = {here, here, t->dy, y->arg[3], {0}, here},
+                                                           .u.embed = sizes});
+        differentiate(t, 1, g->arg[0], -1, 1);
+        differentiate(t, 2, g->arg[1], -1, 1);
+        t->fill = fill_tokens;
+        check_trial(t);
+    }
 }
 
 /* The loss of a row is multiplied by the factor that scales its gradient. A masked row does not count. */
@@ -395,13 +402,17 @@ static void fill_targets(struct trial *t, unsigned char *arena, uint64_t *random
 /* One op is both forward and backward, and replaces the logits by their gradient. */
 TEST_IN(gradients, of_the_loss, seed, NULL)
 {
-    struct trial *t = new_evaluator(1e-2);
-    const struct ah_op *y = forward(t, (struct ah_op){.kind = AH_OP_CROSS_ENTROPY,
-                                                      .arg = {here, here, here, here, here},
-                                                      .u.cross_entropy = {.rows = 20, .vocabulary = 50}});
-    differentiate(t, 1, y->arg[1], -2, 2);
-    t->fill = fill_targets;
-    check_trial(t);
+    for (int capped = 0; capped < 2; capped++) {
+        struct trial *t = new_evaluator(1e-2);
+        const struct ah_op_cross_entropy sizes = {
+            .rows = 20, .vocabulary = 50, .soft_cap = capped ? 1.5F : 0};
+        const struct ah_op *y = forward(t, (struct ah_op){.kind = AH_OP_CROSS_ENTROPY,
+                                                          .arg = {here, here, here, here, here},
+                                                          .u.cross_entropy = sizes});
+        differentiate(t, 1, y->arg[1], -2, 2);
+        t->fill = fill_targets;
+        check_trial(t);
+    }
 }
 
 TEST_IN(gradients, are_of_every_op, seed, NULL)

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { ROUNDS = 300, WIDTH = 300, WIDE = 5000, MANY = 66000 };
+enum { ROUNDS = 400, WIDTH = 300, WIDE = 5000, MANY = 66000, KINDS = AH_ACTIVATION_GELU_TANH_GATED + 1 };
 
 /* The relative error limit. GPUs' special function units have powers of two within 2^-22, reciprocals within 2^-23. */
 static const double NEAR = 8e-7;
@@ -17,15 +17,22 @@ struct element {
     double x, up;
 };
 
+static double gelu_tanh(double x)
+{
+    return x / 2 * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
 static double forward(void *context)
 {
     const struct element *e = context;
     const double x = e->x;
     switch (e->kind) {
     case AH_ACTIVATION_GELU_TANH:
-        return x / 2 * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+        return gelu_tanh(x);
     case AH_ACTIVATION_GELU:
         return x / 2 * erfc(-x / sqrt(2));
+    case AH_ACTIVATION_GELU_TANH_GATED:
+        return gelu_tanh(x) * e->up;
     default:
         return x / (1 + exp(-x)) * e->up;
     }
@@ -44,6 +51,8 @@ static double slope(const struct element *e)
     switch (e->kind) {
     case AH_ACTIVATION_GELU_TANH:
         return slope_tanh(x);
+    case AH_ACTIVATION_GELU_TANH_GATED:
+        return slope_tanh(x) * e->up;
     case AH_ACTIVATION_GELU:
         return erfc(-x / sqrt(2)) / 2 + x * exp(-x * x / 2) / sqrt(2 * M_PI);
     default:
@@ -55,7 +64,7 @@ TEST(activation, reference_has_the_gradients_of_differences)
 {
     uint64_t random = check_seed(41);
     for (int round = 0; round < 3000; round++) {
-        struct element e = {(uint32_t)round % 3, 16 * check_uniform(&random) - 8,
+        struct element e = {(uint32_t)round % KINDS, 16 * check_uniform(&random) - 8,
                             4 * check_uniform(&random) - 2};
         check_near(op_case_slope(forward, &e, &e.x, 1e-5), slope(&e), 1e-8);
     }
@@ -69,7 +78,7 @@ static struct ah_op random_activation(uint64_t *random, enum ah_op_kind kind, bo
                                     .width = many                        ? 1
                                              : op_case_below(random, 20) ? op_case_size(random, WIDTH)
                                                                          : op_case_size(random, WIDE),
-                                    .kind = (uint32_t)op_case_below(random, 3)};
+                                    .kind = (uint32_t)op_case_below(random, KINDS)};
     return op;
 }
 
@@ -79,7 +88,7 @@ TEST(activation, forward)
     for (int round = 0; round < (int)check_scaled(ROUNDS); round++) {
         struct op_case c;
         struct ah_op op = random_activation(&random, AH_OP_ACTIVATION, round == 7);
-        const bool gated = op.u.rows.kind == AH_ACTIVATION_SILU_GATED;
+        const bool gated = ah_op_is_gated(op.u.rows.kind);
         for (size_t i = 0; i < (gated ? 3 : 2); i++)
             op.arg[i] = op_case_ref(&random, op.u.rows.width);
         op_case_init(&c, &op, &random);
@@ -101,7 +110,7 @@ TEST(activation, forward)
 static void check_backward(const struct op_case *c)
 {
     const struct ah_op_rows *rows = &c->op.u.rows;
-    const bool gated = rows->kind == AH_ACTIVATION_SILU_GATED;
+    const bool gated = ah_op_is_gated(rows->kind);
     for (uint64_t row = 0; row < rows->rows; row++)
         for (uint64_t i = 0; i < rows->width; i++) {
             const double dy = op_case_input(c, 2, row, i);
@@ -120,7 +129,7 @@ TEST(activation, backward)
     for (int round = 0; round < (int)check_scaled(ROUNDS); round++) {
         struct op_case c;
         struct ah_op op = random_activation(&random, AH_OP_ACTIVATION_BACKWARD, round == 7);
-        const bool gated = op.u.rows.kind == AH_ACTIVATION_SILU_GATED;
+        const bool gated = ah_op_is_gated(op.u.rows.kind);
         for (size_t i = 0; i < (gated ? 5 : 4); i++)
             if (i != 1 || gated)
                 op.arg[i] = op_case_ref(&random, op.u.rows.width);
@@ -143,7 +152,7 @@ TEST(activation, dx_may_be_dy)
     for (int round = 0; round < 60; round++) {
         struct op_case apart;
         struct ah_op op = random_activation(&random, AH_OP_ACTIVATION_BACKWARD, false);
-        const bool gated = op.u.rows.kind == AH_ACTIVATION_SILU_GATED;
+        const bool gated = ah_op_is_gated(op.u.rows.kind);
         for (size_t i = 0; i < (gated ? 5 : 4); i++)
             if (i != 1 || gated)
                 op.arg[i] = op_case_ref(&random, op.u.rows.width);
@@ -173,8 +182,8 @@ TEST(activation, far_from_zero)
     static const double far[] = {40, 100, 1e4, 1e20, 3e38};
     uint64_t random = check_seed(45);
     struct op_case c, back;
-    for (uint32_t kind = 0; kind < 3; kind++) {
-        const bool gated = kind == AH_ACTIVATION_SILU_GATED;
+    for (uint32_t kind = 0; kind < KINDS; kind++) {
+        const bool gated = ah_op_is_gated(kind);
         struct ah_op op = {.kind = AH_OP_ACTIVATION, .u.rows = {.rows = 1, .width = 10, .kind = kind}};
         op.arg[0] = op.arg[1] = op_case_fp32();
         op.arg[2] = gated ? op_case_fp32() : op.arg[2];

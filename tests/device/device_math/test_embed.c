@@ -2,6 +2,7 @@
  *
  * Compares embeddings with straight loops in double: rows by token and position, and in backward the sums of rows.
  */
+#include "base/bf16.h"
 #include "tests/device/device_math/op_case.h"
 
 #include <math.h>
@@ -22,6 +23,25 @@ static struct ah_op_embed random_embed(uint64_t *random, bool positions)
     if (positions)
         embed.positions = op_case_size(random, 150);
     return embed;
+}
+
+/* Returns 0 for none in every other case. 33.94 is no bf16. */
+static float random_scale(uint64_t *random)
+{
+    static const float scales[] = {0, 0, 0, 1, 0.25f, 33.94f};
+    return scales[op_case_below(random, 6)];
+}
+
+static double scale_of(const struct op_case *c)
+{
+    return c->op.u.embed.scale > 0 ? (double)c->op.u.embed.scale : 1;
+}
+
+/* Returns x rounded to the type of operand 0. */
+static double rounded(const struct op_case *c, double x)
+{
+    return c->op.arg[0].dtype == AH_BF16 ? (double)ah_bf16_to_fp32(ah_bf16_from_fp32((float)x))
+                                         : (double)(float)x;
 }
 
 static uint64_t position_of(const struct op_case *c, uint64_t row)
@@ -47,6 +67,7 @@ TEST(embed, rows_by_token_and_position)
         struct op_case c;
         struct ah_op op = {.kind = AH_OP_EMBED, .u.embed = random_embed(&random, round % 2)};
         const struct ah_op_embed *embed = &op.u.embed;
+        op.u.embed.scale = random_scale(&random);
         op.arg[0] = op_case_dense(&random);
         op.arg[1] = op_case_dense(&random);
         if (embed->positions)
@@ -62,9 +83,11 @@ TEST(embed, rows_by_token_and_position)
         op_case_run(&c);
         for (uint64_t row = 0; row < embed->rows; row++)
             for (uint64_t i = 0; i < embed->width; i++) {
-                double y = op_case_input(&c, 1, op_case_word(&c, 3, row), i);
+                double y = op_case_input(&c, 1, op_case_word(&c, 3, row), i) * scale_of(&c);
+                if (!embed->positions)
+                    assert_true(op_case_result(&c, 0, row, i) == rounded(&c, y));
                 y += embed->positions ? op_case_input(&c, 2, position_of(&c, row), i) : 0;
-                op_case_check(&c, 0, row, i, y, 3e-7);
+                op_case_check(&c, 0, row, i, y, 3e-7 * (1 + scale_of(&c)));
             }
         op_case_release(&c);
     }
@@ -91,11 +114,12 @@ TEST(embed, gather)
     }
 }
 
-/* Checks that each row of operand `table` gained the sum of its rows of dy. If a row has no rows of dy, or is the
- * padding token's, it is unchanged bit for bit. */
+/* Checks that each row of operand `table` gained the sum of its rows of dy, for tokens times the scale. If a row has no
+ * rows of dy, or is the padding token's, it is unchanged bit for bit. */
 static void check_table(const struct op_case *c, size_t table, uint64_t rows)
 {
     const struct ah_op_embed *embed = &c->op.u.embed;
+    const double scale = table ? 1 : scale_of(c);
     double *sum = calloc(rows, sizeof *sum), *size = calloc(rows, sizeof *size);
     for (uint64_t i = 0; i < embed->width; i++) {
         for (uint64_t row = 0; row < rows; row++)
@@ -110,7 +134,8 @@ static void check_table(const struct op_case *c, size_t table, uint64_t rows)
         for (uint64_t row = 0; row < rows; row++) {
             const double before = op_case_input(c, table, row, i);
             if (size[row] > 0)
-                op_case_check(c, table, row, i, before + sum[row], 2e-7 * (2 + size[row]));
+                op_case_check(c, table, row, i, before + scale * sum[row],
+                              2e-7 * (2 + size[row]) * (1 + scale));
             else
                 assert_true(op_case_result(c, table, row, i) == before);
         }
@@ -127,6 +152,7 @@ TEST(embed, backward_adds_to_both_tables)
         const uint64_t wanted = 1 + op_case_below(&random, 3); /* bits: tokens, positions */
         struct ah_op op = {.kind = AH_OP_EMBED_BACKWARD, .u.embed = random_embed(&random, wanted & 2)};
         const struct ah_op_embed *embed = &op.u.embed;
+        op.u.embed.scale = random_scale(&random);
         if (wanted & 1) {
             op.arg[0] = op_case_dense(&random);
             op.arg[3] = op.arg[5] = op_case_fp32();

@@ -12,7 +12,7 @@ enum { WIDTH = 300, WIDTH_MAX = 40000, VECTORS = 400, ROUNDS = 300 };
 struct vector {
     uint64_t width;
     bool layer;
-    double epsilon;
+    double epsilon, offset;
     double x[WIDTH_MAX], gain[WIDTH_MAX], bias[WIDTH_MAX], dy[WIDTH_MAX];
     double mean, scale; /* set by forward() */
     double y[WIDTH_MAX];
@@ -29,7 +29,7 @@ static void forward(struct vector *v)
         squares += (v->x[i] - v->mean) * (v->x[i] - v->mean);
     v->scale = 1 / sqrt(squares / (double)v->width + v->epsilon);
     for (uint64_t i = 0; i < v->width; i++)
-        v->y[i] = (v->x[i] - v->mean) * v->scale * v->gain[i] + v->bias[i];
+        v->y[i] = (v->x[i] - v->mean) * v->scale * (v->gain[i] + v->offset) + v->bias[i];
 }
 
 static void backward(struct vector *v)
@@ -37,13 +37,13 @@ static void backward(struct vector *v)
     double g = 0, gn = 0;
     for (uint64_t i = 0; i < v->width; i++) {
         const double n = (v->x[i] - v->mean) * v->scale;
-        g += v->layer ? v->dy[i] * v->gain[i] : 0;
-        gn += v->dy[i] * v->gain[i] * n;
+        g += v->layer ? v->dy[i] * (v->gain[i] + v->offset) : 0;
+        gn += v->dy[i] * (v->gain[i] + v->offset) * n;
         v->dgain[i] = v->dy[i] * n;
     }
     for (uint64_t i = 0; i < v->width; i++) {
         const double n = (v->x[i] - v->mean) * v->scale;
-        v->dx[i] = v->scale * (v->dy[i] * v->gain[i] - (g + n * gn) / (double)v->width);
+        v->dx[i] = v->scale * (v->dy[i] * (v->gain[i] + v->offset) - (g + n * gn) / (double)v->width);
     }
 }
 
@@ -65,6 +65,7 @@ TEST(norm, reference_has_the_gradients_of_differences)
         v.width = op_case_size(&random, 40);
         v.layer = round % 2;
         v.epsilon = 1e-2;
+        v.offset = round % 3 ? 1 : 0;
         for (uint64_t i = 0; i < v.width; i++) {
             v.x[i] = 4 * check_uniform(&random) - 2;
             v.gain[i] = check_uniform(&random);
@@ -88,7 +89,8 @@ static struct ah_op_norm wide_norm(uint64_t *random, int round)
     return (struct ah_op_norm){.rows = 1 + op_case_below(random, width > 2048 ? 4 : 70),
                                .width = width,
                                .kind = (uint32_t)op_case_below(random, 2),
-                               .epsilon = 1e-5f};
+                               .epsilon = 1e-5f,
+                               .gain_offset = (float)op_case_below(random, 2)};
 }
 
 /* Returns the sizes of a random norm. Every tenth round is wide. */
@@ -99,7 +101,8 @@ static struct ah_op_norm random_norm(uint64_t *random, int round)
     struct ah_op_norm norm = {.width = op_case_size(random, WIDTH),
                               .heads = (uint32_t)op_case_below(random, 5),
                               .kind = (uint32_t)op_case_below(random, 2),
-                              .epsilon = 1e-5f};
+                              .epsilon = 1e-5f,
+                              .gain_offset = (float)op_case_below(random, 2)};
     norm.rows = op_case_size(random, VECTORS / (norm.heads ? norm.heads : 1));
     return norm;
 }
@@ -116,6 +119,7 @@ static void read_vector(const struct op_case *c, struct vector *v, uint64_t row,
     v->width = c->op.u.norm.width;
     v->layer = c->op.u.norm.kind == AH_NORM_LAYER;
     v->epsilon = (double)c->op.u.norm.epsilon;
+    v->offset = (double)c->op.u.norm.gain_offset;
     for (uint64_t i = 0; i < v->width; i++) {
         v->x[i] = op_case_input(c, x, row, head * v->width + i);
         v->gain[i] = op_case_input(c, gain, 0, i);
@@ -132,7 +136,7 @@ static void check_forward(const struct op_case *c)
         forward(&v);
         for (uint64_t i = 0; i < v.width; i++)
             op_case_check(c, 0, k / heads, k % heads * v.width + i, v.y[i],
-                          3e-7 * (1 + v.scale + fabs(v.y[i])));
+                          3e-7 * ((1 + v.offset) * (1 + v.scale) + fabs(v.y[i])));
         if (v.layer)
             op_case_check(c, 4, 0, k, v.mean, 3e-7);
         op_case_check(c, 4, 0, (v.layer ? vectors : 0) + k, v.scale, 1e-6 * v.scale);
@@ -160,6 +164,24 @@ TEST(norm, forward)
         check_forward(&c);
         op_case_release(&c);
     }
+}
+
+/* Without an offset nothing is added to a gain, not even +0, which would turn -0 into +0. */
+TEST(norm, without_an_offset_a_gain_of_minus_zero_keeps_its_sign)
+{
+    enum { N = 24 };
+    uint64_t random = check_seed(24);
+    struct op_case c;
+    struct ah_op op = {.kind = AH_OP_NORM, .u.norm = {.rows = 1, .width = N, .epsilon = 1e-5f}};
+    op.arg[0] = op.arg[1] = op.arg[2] = op.arg[4] = op_case_fp32();
+    op_case_init(&c, &op, &random);
+    op_case_fill(&c, 1, 1, 2);
+    for (uint64_t i = 0; i < N; i++)
+        op_case_set(&c, 2, 0, i, -0.0);
+    op_case_run(&c);
+    for (uint64_t i = 0; i < N; i++)
+        assert_true(signbit(op_case_result(&c, 0, 0, i)));
+    op_case_release(&c);
 }
 
 /* Sets the statistics as the forward op would have written them. */
@@ -195,7 +217,8 @@ static void check_backward(const struct op_case *c)
             dbias[i] += v.dy[i];
             size[i] += fabs(v.dy[i]) * (1 + v.scale);
             if (c->operands[0].role)
-                op_case_check(c, 0, row, column + i, v.dx[i], 1e-6 * v.scale * (1 + v.scale));
+                op_case_check(c, 0, row, column + i, v.dx[i],
+                              1e-6 * v.scale * (1 + v.scale) * (1 + v.offset));
         }
     }
     for (uint64_t i = 0; i < width; i++) {

@@ -57,6 +57,11 @@ static inline void ref_matmul(const struct reference *r)
         }
 }
 
+static inline double ref_gain(const struct reference *r, size_t gain, uint64_t j)
+{
+    return *ref_element(r, gain, 0, r->op->u.norm.width, j) + (double)r->op->u.norm.gain_offset;
+}
+
 static inline void ref_norm(const struct reference *r)
 {
     const struct ah_op_norm *s = &r->op->u.norm;
@@ -71,7 +76,7 @@ static inline void ref_norm(const struct reference *r)
         double inverse = 1 / sqrt(square + (double)s->epsilon);
         for (uint64_t j = 0; j < w; j++)
             *ref_element(r, 0, at, row, first + j) =
-                (*ref_element(r, 1, at, row, first + j) - mean) * inverse * *ref_element(r, 2, 0, w, j) +
+                (*ref_element(r, 1, at, row, first + j) - mean) * inverse * ref_gain(r, 2, j) +
                 (ref_has(r, 3) ? *ref_element(r, 3, 0, w, j) : 0);
         if (s->kind == AH_NORM_LAYER)
             *ref_element(r, 4, 0, n, v) = mean;
@@ -93,7 +98,7 @@ static inline void ref_norm_backward(const struct reference *r)
         double sum = 0, dot = 0;
         for (uint64_t j = 0; j < w; j++) {
             double hat = (*ref_element(r, 4, at, row, first + j) - mean) * inverse;
-            double dy = *ref_element(r, 3, at, row, first + j), d = dy * *ref_element(r, 5, 0, w, j);
+            double dy = *ref_element(r, 3, at, row, first + j), d = dy * ref_gain(r, 5, j);
             sum += layer ? d / (double)w : 0;
             dot += d * hat / (double)w;
             if (ref_has(r, 1))
@@ -103,7 +108,7 @@ static inline void ref_norm_backward(const struct reference *r)
         }
         for (uint64_t j = 0; j < w && ref_has(r, 0); j++) {
             double hat = (*ref_element(r, 4, at, row, first + j) - mean) * inverse;
-            double d = *ref_element(r, 3, at, row, first + j) * *ref_element(r, 5, 0, w, j);
+            double d = *ref_element(r, 3, at, row, first + j) * ref_gain(r, 5, j);
             *ref_element(r, 0, at, row, first + j) = inverse * (d - sum - hat * dot);
         }
     }
@@ -220,7 +225,7 @@ static inline double ref_activate(uint32_t kind, double x, double *ret_slope)
 static inline void ref_activation(const struct reference *r)
 {
     const struct ah_op_rows *s = &r->op->u.rows;
-    bool backward = r->op->kind == AH_OP_ACTIVATION_BACKWARD, gated = s->kind == AH_ACTIVATION_SILU_GATED;
+    bool backward = r->op->kind == AH_OP_ACTIVATION_BACKWARD, gated = ah_op_is_gated(s->kind);
     for (uint64_t i = 0; i < s->rows; i++)
         for (uint64_t j = 0; j < s->width; j++) {
             double slope, up = gated ? *ref_element(r, backward ? 4 : 2, i, s->width, j) : 1;
@@ -261,18 +266,25 @@ static inline void ref_embed(const struct reference *r)
 {
     const struct ah_op_embed *s = &r->op->u.embed;
     bool backward = r->op->kind == AH_OP_EMBED_BACKWARD;
+    double scale = s->scale > 0 ? (double)s->scale : 1;
     for (uint64_t i = 0; i < s->rows; i++)
         for (uint64_t j = 0; j < s->width; j++) {
             uint64_t token = r->data->tokens[i], position = r->data->positions[i];
             if (!backward)
                 *ref_element(r, 0, i, s->width, j) =
-                    *ref_element(r, 1, token, s->width, j) +
+                    scale * *ref_element(r, 1, token, s->width, j) +
                     (ref_has(r, 2) ? *ref_element(r, 2, position, s->width, j) : 0);
             if (backward && ref_has(r, 0))
-                *ref_element(r, 0, token, s->width, j) += *ref_element(r, 2, i, s->width, j);
+                *ref_element(r, 0, token, s->width, j) += scale * *ref_element(r, 2, i, s->width, j);
             if (backward && ref_has(r, 1))
                 *ref_element(r, 1, position, s->width, j) += *ref_element(r, 2, i, s->width, j);
         }
+}
+
+static inline double ref_capped(const struct reference *r, double x)
+{
+    double cap = (double)r->op->u.cross_entropy.soft_cap;
+    return cap > 0 ? cap * tanh(x / cap) : x;
 }
 
 static inline void ref_cross_entropy(const struct reference *r)
@@ -282,12 +294,13 @@ static inline void ref_cross_entropy(const struct reference *r)
         double sum = 0;
         uint32_t target = r->data->targets[r->first_row + i];
         for (uint64_t j = 0; j < s->vocabulary; j++)
-            sum += exp(*ref_element(r, 1, i, s->vocabulary, j));
-        *ref_element(r, 0, i, 1, 0) = log(sum) - *ref_element(r, 1, i, s->vocabulary, target);
+            sum += exp(ref_capped(r, *ref_element(r, 1, i, s->vocabulary, j)));
+        *ref_element(r, 0, i, 1, 0) = log(sum) - ref_capped(r, *ref_element(r, 1, i, s->vocabulary, target));
         for (uint64_t j = 0; j < s->vocabulary; j++) {
-            const double *logit = ref_element(r, 1, i, s->vocabulary, j);
+            double logit = ref_capped(r, *ref_element(r, 1, i, s->vocabulary, j));
+            double part = s->soft_cap > 0 ? logit / (double)s->soft_cap : 0;
             *ref_element(r, ref_has(r, 5) ? 5 : 1, i, s->vocabulary, j) =
-                (exp(*logit) / sum - (j == target)) * r->data->loss_scale;
+                (exp(logit) / sum - (j == target)) * (1 - part * part) * r->data->loss_scale;
         }
     }
 }

@@ -12,8 +12,9 @@ enum function {
     FUNCTION_EXP2,
     FUNCTION_SIGMOID,
     FUNCTION_REST,
-    FUNCTION_TAIL,
     FUNCTION_TANH,
+    FUNCTION_SLOPE, /* of tanh */
+    FUNCTION_TAIL,
     FUNCTIONS
 };
 

@@ -40,17 +40,19 @@ static double exact_of(enum function function, double x)
         return 1 / (1 + exp(-x));
     case FUNCTION_REST:
         return 1 / (1 + exp(x));
-    case FUNCTION_TAIL:
-        return erfc(fabs(x) / sqrt(2)) / 2;
     case FUNCTION_TANH:
+        return tanh(x);
+    case FUNCTION_SLOPE:
+        return 1 / (cosh(x) * cosh(x));
+    case FUNCTION_TAIL:
     case FUNCTIONS:
         break;
     }
-    return tanh(x);
+    return erfc(fabs(x) / sqrt(2)) / 2;
 }
 
-/* Promised errors in ulp, where the exact result is `least` or more. Where it is smaller, 0 <= y <= `least`; a `least`
- * of 0 means no exception. */
+/* Promised errors in ulp, where the exact result's size is `least` or more. Where it is smaller, so is that of y, and
+ * functions that are never negative stay so. */
 static const struct {
     double ulp;
     double per_square; /* added error per x^2, for the normal tail */
@@ -58,7 +60,8 @@ static const struct {
 } promises[FUNCTIONS] = {
     [FUNCTION_EXP] = {1.1, 0, FLT_MIN},   [FUNCTION_EXP2] = {1.0, 0, FLT_MIN},
     [FUNCTION_SIGMOID] = {3, 0, FLT_MIN}, [FUNCTION_REST] = {3, 0, FLT_MIN},
-    [FUNCTION_TAIL] = {3, 3, 9.9e-10},    [FUNCTION_TANH] = {2, 0, 0},
+    [FUNCTION_TANH] = {3, 0, FLT_MIN},    [FUNCTION_SLOPE] = {6, 0, 4 * FLT_MIN},
+    [FUNCTION_TAIL] = {3, 3, 9.9e-10},
 };
 
 static void check_value(enum function function, float x, float y)
@@ -68,8 +71,9 @@ static void check_value(enum function function, float x, float y)
         assert_true(isnan(y));
     } else if (exact > (double)FLT_MAX * 0.7) {
         assert_true(isinf(y) || ulps(y, exact) <= promises[function].ulp);
-    } else if (promises[function].least > 0 && exact < promises[function].least) {
-        assert_true(y >= 0 && (double)y <= promises[function].least);
+    } else if (fabs(exact) < promises[function].least) {
+        assert_true(function == FUNCTION_TANH || y >= 0);
+        assert_true(fabs((double)y) <= promises[function].least);
     } else {
         const double square = isinf(x) ? 0 : (double)x * (double)x;
         const double bound = promises[function].ulp + promises[function].per_square * square;
@@ -139,7 +143,9 @@ TEST(functions, edges)
     functions_portable(FUNCTION_SIGMOID, y, x);
     assert_true(y[0] == 0.5f && y[2] == 1 && y[3] == 0);
     functions_portable(FUNCTION_TANH, y, x);
-    assert_true(y[0] == 0 && y[1] == 0 && y[2] == 1 && y[3] == -1);
+    assert_true(y[0] == 0 && y[2] == 1 && y[3] == -1 && y[5] == 1 && y[6] == -1);
+    functions_portable(FUNCTION_SLOPE, y, x);
+    assert_true(y[0] == 1 && y[2] == 0 && y[3] == 0 && y[5] == 0);
 }
 
 TEST(functions, logarithm)

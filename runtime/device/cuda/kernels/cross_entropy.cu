@@ -7,6 +7,9 @@
  *     loss = ln S + (M - x_target)                                      (2)
  *     gradient_i = exp(x_i - M) (scale / S),  - scale at the target     (3)
  *
+ * With a soft cap, x_i means cap t_i, t_i = tanh(z_i / cap), for the stored logit z_i, and (3) is multiplied by
+ * 1 - t_i^2. Shared memory holds the z_i; (1), (2) and (3) each compute x_i from them, to the same bits.
+ *
  * A block computes a row, a thread every n-th element, with sixteen loads in flight. One read of the row finds M and S;
  * whenever it meets a larger logit, the sum so far is rescaled. As many logits as fit the processor's shared memory
  * stay there for (3): 56 thousand in fp32 on Hopper. A row that fits is read once and written once, 8 bytes an element,
@@ -39,7 +42,8 @@ struct task {
     const uint8_t *mask; /* NULL: no mask */
     const float *scale;
     uint32_t vocabulary;
-    uint32_t held; /* number of a row's elements that stay in shared memory */
+    uint32_t held;      /* number of a row's elements that stay in shared memory */
+    float cap, inverse; /* the cap and 1 / cap; read only by kernels for caps */
 };
 
 template <int D> struct logit;
@@ -72,6 +76,26 @@ __device__ inline void logit_set(uint16_t *to, float x)
     *to = static_cast<uint16_t>(ah_bf16_pair(x, 0));
 }
 
+/* tanh(z / cap) */
+__device__ inline float capped_tanh(const struct task *t, float stored)
+{
+    return tanhf(stored * t->inverse);
+}
+
+template <bool CAPPED> __device__ inline float logit_of(const struct task *t, float stored)
+{
+    return CAPPED ? t->cap * capped_tanh(t, stored) : stored;
+}
+
+/* Returns element i of the gradient from the stored logit. */
+template <bool CAPPED>
+__device__ inline float gradient_of(const struct task *t, float stored, float most, float rate, float minus)
+{
+    const float part = CAPPED ? capped_tanh(t, stored) : 0.0f;
+    const float gradient = fmaf(expf((CAPPED ? t->cap * part : stored) - most), rate, minus);
+    return CAPPED ? gradient * fmaf(-part, part, 1.0f) : gradient;
+}
+
 /* The largest of some logits, and the sum of their exp(x - most). */
 struct total {
     float most, sum;
@@ -79,7 +103,7 @@ struct total {
 
 /* Reads the thread's elements and keeps the first of them in shared memory. `most` stays finite, so that the
  * exponential of a logit of -infinity is 0. */
-template <uint32_t THREADS, class T>
+template <bool CAPPED, uint32_t THREADS, class T>
 __device__ inline struct total read_row(const struct task *t, const T *row, T *held)
 {
     struct total total = {-FLT_MAX, 0};
@@ -92,6 +116,8 @@ __device__ inline struct total read_row(const struct task *t, const T *row, T *h
         for (unsigned k = 0; k < AT_ONCE; k++)
             if (k * THREADS < left_held)
                 logit_set(&held[first + k * THREADS], x[k]);
+        for (unsigned k = 0; CAPPED && k < AT_ONCE; k++)
+            x[k] = k * THREADS < left ? logit_of<CAPPED>(t, x[k]) : -INFINITY;
         for (unsigned k = 0; k < AT_ONCE; k++)
             most = fmaxf(most, x[k]);
         total.sum *= expf(total.most - most);
@@ -116,7 +142,7 @@ __device__ inline struct total add_threads(struct total mine, float (*partial)[A
 }
 
 /* Writes the gradient (3), last elements first. */
-template <uint32_t THREADS, class T, class G>
+template <bool CAPPED, uint32_t THREADS, class T, class G>
 __device__ inline void write_row(const struct task *t, const T *row, G *gradient, const T *held, float most,
                                  float scale, float rate, uint32_t target)
 {
@@ -134,7 +160,7 @@ __device__ inline void write_row(const struct task *t, const T *row, G *gradient
             if (k * THREADS < left_held)
                 x[k] = logit_float(held[first + k * THREADS]);
         for (unsigned k = 0; k < AT_ONCE; k++)
-            x[k] = fmaf(expf(x[k] - most), rate, first + k * THREADS == target ? -scale : 0.0f);
+            x[k] = gradient_of<CAPPED>(t, x[k], most, rate, first + k * THREADS == target ? -scale : 0.0f);
         for (unsigned k = 0; k < AT_ONCE; k++)
             if (k * THREADS < left)
                 logit_set(&to[k * THREADS], x[k]);
@@ -147,7 +173,7 @@ template <class T> __device__ inline void clear_row(const struct task *t, T *row
         row[i] = T();
 }
 
-template <int D, int TO, uint32_t THREADS>
+template <int D, int TO, bool CAPPED, uint32_t THREADS>
 __global__ void __launch_bounds__(THREADS) cross_entropy(struct task t)
 {
     typedef typename logit<D>::type T;
@@ -163,21 +189,26 @@ __global__ void __launch_bounds__(THREADS) cross_entropy(struct task t)
         return;
     }
     const uint32_t target = t.targets[blockIdx.x];
-    const float logit = logit_float(row[target]);
-    const struct total total = add_threads(read_row<THREADS>(&t, row, held), partial);
+    const float logit = logit_of<CAPPED>(&t, logit_float(row[target]));
+    const struct total total = add_threads(read_row<CAPPED, THREADS>(&t, row, held), partial);
     if (threadIdx.x == 0)
         t.loss[blockIdx.x] = logf(total.sum) + (total.most - logit);
-    write_row<THREADS>(&t, row, gradient, held, total.most, *t.scale, *t.scale / total.sum, target);
+    write_row<CAPPED, THREADS>(&t, row, gradient, held, total.most, *t.scale, *t.scale / total.sum, target);
 }
 
 typedef void row_kernel(struct task);
 
-template <uint32_t THREADS> row_kernel *kernel_of(const struct task *t)
+template <bool CAPPED, uint32_t THREADS> row_kernel *kernel_of(const struct task *t)
 {
     if (t->logits.dtype == AH_BF16)
-        return cross_entropy<AH_BF16, AH_BF16, THREADS>;
-    return t->gradient.dtype == AH_BF16 ? cross_entropy<AH_FP32, AH_BF16, THREADS>
-                                        : cross_entropy<AH_FP32, AH_FP32, THREADS>;
+        return cross_entropy<AH_BF16, AH_BF16, CAPPED, THREADS>;
+    return t->gradient.dtype == AH_BF16 ? cross_entropy<AH_FP32, AH_BF16, CAPPED, THREADS>
+                                        : cross_entropy<AH_FP32, AH_FP32, CAPPED, THREADS>;
+}
+
+template <uint32_t THREADS> row_kernel *kernel_of(const struct task *t)
+{
+    return t->cap > 0 ? kernel_of<true, THREADS>(t) : kernel_of<false, THREADS>(t);
 }
 
 /* Sets `ret_bytes` to the shared memory for rows of `bytes`: a whole row, or as much as a block may have. */
@@ -207,7 +238,9 @@ cudaError_t ah_cuda_cross_entropy(const struct ah_cuda_launch *launch)
                      static_cast<const uint8_t *>(launch->arg[3]),
                      static_cast<const float *>(launch->arg[4]),
                      static_cast<uint32_t>(op->vocabulary),
-                     0};
+                     0,
+                     op->soft_cap,
+                     op->soft_cap > 0 ? 1 / op->soft_cap : 0.0f};
     const uint64_t bytes = t.logits.dtype == AH_BF16 ? 2 : 4;
     const bool many = op->vocabulary >= MANY_FROM;
     row_kernel *const kernel = many ? kernel_of<MANY>(&t) : kernel_of<FEW>(&t);

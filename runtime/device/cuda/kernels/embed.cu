@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Embed: each row is the token's row of a table, plus the position's row of another table; gather has no positions. A
- * thread computes eight neighbouring columns of a row, so every row is read and written once.
+ * Embed: each row is the token's row of a table times a scale, plus the position's row of another table; gather has
+ * neither scale nor positions. A thread computes eight neighbouring columns of a row, so every row is read and written
+ * once.
  */
 #include "runtime/device/cuda/kernels/elements.cuh"
 
@@ -15,6 +16,7 @@ struct task {
     const uint32_t *tokens;
     const uint32_t *positions; /* NULL: row % seq */
     uint64_t rows, width, seq;
+    float scale;
 };
 
 template <int D> __global__ void __launch_bounds__(THREADS) embed(struct task t)
@@ -26,15 +28,15 @@ template <int D> __global__ void __launch_bounds__(THREADS) embed(struct task t)
         struct ah_eight<D> token, position;
         float a[8], b[8];
         ah_load(&token, ah_row<D>(t.table, t.tokens[row], 0), i, n);
+        ah_floats(token, a);
+        for (unsigned j = 0; j < 8; j++)
+            a[j] *= t.scale;
         if (t.positions_table.data) {
             ah_load(&position, ah_row<D>(t.positions_table, t.positions ? t.positions[row] : row % t.seq, 0),
                     i, n);
-            ah_floats(token, a);
             ah_floats(position, b);
             for (unsigned j = 0; j < 8; j++)
                 a[j] += b[j];
-        } else {
-            ah_floats(token, a);
         }
         ah_store(ah_row<D>(t.y, row, 0), i, n, a);
     }
@@ -49,6 +51,7 @@ cudaError_t run(const struct ah_cuda_launch *launch, struct task *t)
     t->rows = op->rows;
     t->width = op->width;
     t->seq = op->seq;
+    t->scale = op->scale > 0 ? op->scale : 1.0f;
     const struct ah_rows *const operands[] = {&t->table, &t->y, &t->positions_table};
     const int version = ah_rows_versions(operands, 3, op->width);
     void (*const kernel)(struct task) = version == AH_BF16   ? embed<AH_BF16>

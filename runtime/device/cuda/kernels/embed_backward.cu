@@ -2,8 +2,9 @@
  *
  * Embed, backward: adds rows of dy to the tables, deterministically.
  *
- * A row of a table becomes the sum of its rows of dy plus its old value, rounded once. Rows that no token selects are
- * not touched, nor is the padding token's. Three kernels:
+ * A row of a table becomes the sum of its rows of dy plus its old value, rounded once. The sum of a token's rows is
+ * first multiplied by the op's scale, in fp32. Rows that no token selects are not touched, nor is the padding token's.
+ * Three kernels:
  *
  *   1. ranks: sorts row numbers by token, then row. A row's place is the number of rows before it, which a block
  *      counts by looking at all tokens: n^2 comparisons, two instructions each, on all processors. That takes 5 us for
@@ -35,6 +36,7 @@ struct task {
     uint32_t *sorted;       /* row numbers by token */
     uint64_t rows, width, seq, padding;
     uint64_t strips; /* strips of columns; blocks are numbered strip by strip of a window, or of a position */
+    float scale;     /* multiplies each sum; 1 for positions */
 };
 
 /* Returns the number of tokens in the warp's part of a tile that sort before `row`, whose token is `token`. Equal
@@ -120,7 +122,7 @@ __device__ inline void table_add(const struct task *t, uint64_t row, uint64_t co
     float v[8];
     ah_floats(before, v);
     for (unsigned j = 0; j < 8; j++)
-        v[j] += sum[j];
+        v[j] += t->scale * sum[j];
     ah_store(ah_row<D>(t->table, row, 0), column, t->width - column, v);
 }
 
@@ -293,12 +295,14 @@ cudaError_t ah_cuda_embed_backward(const struct ah_cuda_launch *launch)
                      op->width,
                      op->seq,
                      op->padding,
-                     1};
+                     1,
+                     op->scale > 0 ? op->scale : 1.0f};
     cudaError_t rc =
         op->rows > INT32_MAX || op->vocabulary > INT32_MAX ? cudaErrorInvalidConfiguration : cudaSuccess;
     if (!rc && t.table.data)
         rc = add_tokens(launch->stream, &t);
     t.table = ah_rows_of(launch, 1, op->width);
+    t.scale = 1.0f;
     t.tokens = static_cast<const uint32_t *>(launch->arg[4]);
     if (!rc && t.table.data)
         rc = add_positions(launch->stream, &t, op->seq && op->seq < op->positions ? op->seq : op->positions);

@@ -26,6 +26,7 @@ struct task {
     uint64_t eights; /* groups of eight elements in a vector */
     unsigned team;
     float epsilon;
+    float offset; /* added to each gain; -0: nothing is */
 };
 
 /* The number of groups of eight elements that a thread keeps in registers, and the number that it reads in all. */
@@ -126,6 +127,7 @@ __device__ inline void part_write(struct part<D> *p, const struct task *t, unsig
             ah_floats(bias, b);
         }
         for (unsigned j = 0; j < 8; j++) {
+            g[j] += t->offset;
             n[j] = LAYER ? (n[j] - mean) * scale : n[j] * scale;
             n[j] = LAYER && t->bias.data ? fmaf(n[j], g[j], b[j]) : n[j] * g[j];
         }
@@ -189,7 +191,8 @@ cudaError_t ah_cuda_norm(const struct ah_cuda_launch *launch)
                      norm->width,
                      (norm->width + 7) / 8,
                      1,
-                     norm->epsilon};
+                     norm->epsilon,
+                     ah_op_gain_offset(norm)};
     const struct ah_rows *const operands[] = {&t.x, &t.y, &t.gain, &t.bias};
     t.scale += layer ? t.vectors : 0;
     t.team = ah_team_size((t.eights + 3) / 4, TEAM_MAX);

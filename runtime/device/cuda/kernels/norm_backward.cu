@@ -28,6 +28,7 @@ struct task {
     uint64_t vectors, heads, width;
     uint64_t eights; /* groups of eight elements in a vector */
     unsigned team;
+    float offset; /* added to each gain; -0: nothing is */
 };
 
 /* A thread's part of a vector, as loaded. */
@@ -103,6 +104,8 @@ __device__ inline void part_add(const struct part<X, DY> *p, const struct task *
             n[j] = LAYER ? (n[j] - p->mean) * p->scale : n[j] * p->scale;
         ah_floats(p->dy[k], dy);
         ah_floats(gains, gain);
+        for (unsigned j = 0; j < 8; j++)
+            gain[j] += t->offset;
         add_eight<LAYER>(dy, gain, ret_back->g[k], n, ret_sums, gradients->gain[k], gradients->bias[k]);
     }
 }
@@ -211,11 +214,16 @@ __device__ inline float wide_normal(const struct task *t, const struct wide *w, 
     return (ah_element(t->x.data, t->x.dtype, w->row * t->x.stride + w->column + i) - w->mean) * w->scale;
 }
 
+__device__ inline float wide_gain(const struct task *t, uint64_t i)
+{
+    return ah_element(t->gain.data, t->gain.dtype, i) + t->offset;
+}
+
 __device__ inline void wide_sums(const struct task *t, const struct wide *w, float ret_sums[2])
 {
     ret_sums[0] = ret_sums[1] = 0;
     for (uint64_t i = threadIdx.x; i < t->width; i += blockDim.x) {
-        const float g = wide_dy(t, w, i) * ah_element(t->gain.data, t->gain.dtype, i);
+        const float g = wide_dy(t, w, i) * wide_gain(t, i);
         ret_sums[0] += g;
         ret_sums[1] = fmaf(g, wide_normal(t, w, i), ret_sums[1]);
     }
@@ -228,7 +236,7 @@ __device__ inline void wide_write(const struct task *t, const struct wide *w, co
     float *const dbias = t->dbias ? t->dbias + blockIdx.x * t->width : nullptr;
     for (uint64_t i = threadIdx.x; i < t->width; i += blockDim.x) {
         const float dy = wide_dy(t, w, i), n = wide_normal(t, w, i);
-        const float g = dy * ah_element(t->gain.data, t->gain.dtype, i) - means[0];
+        const float g = dy * wide_gain(t, i) - means[0];
         if (dgain)
             dgain[i] = fmaf(dy, n, first ? 0.0f : dgain[i]);
         if (dbias)
@@ -319,7 +327,8 @@ cudaError_t ah_cuda_norm_backward(const struct ah_cuda_launch *launch)
                      heads,
                      norm->width,
                      (norm->width + 7) / 8,
-                     1};
+                     1,
+                     ah_op_gain_offset(norm)};
     cudaError_t rc = run_groups(launch->stream, &t, groups);
     if (!rc)
         rc = add_groups(launch, 1, t.dgain, groups);

@@ -132,12 +132,19 @@ static const char *print_bytes(char out[AH_UNITS_TEXT_MAX], double bytes)
     return ah_units_print_bytes(out, (uint64_t)bytes);
 }
 
+static const char *print_percent(char out[AH_UNITS_TEXT_MAX], double share)
+{
+    snprintf(out, AH_UNITS_TEXT_MAX, "%.1f %%", 100 * share);
+    return out;
+}
+
 static void put_amounts(struct ah_cli *cli, const struct ah_runlog_summary *summary, bool of_ranks)
 {
     struct ah_table table = {.arena = &cli->arena, .columns = {"", ">measured", ">predicted", ">error"}};
     put_amount(&table, "tokens per second", &summary->tokens_per_s, ah_units_print_count);
     if (summary->tokens_share < 1)
         put_amount(&table, "learned tokens per second", &summary->learned_tokens_per_s, ah_units_print_count);
+    put_amount(&table, "model FLOPs utilisation", &summary->mfu, print_percent);
     if (!of_ranks) {
         put_amount(&table, "device memory, highest", &summary->device_bytes, print_bytes);
         put_amount(&table, "host memory, highest", &summary->host_bytes, print_bytes);

@@ -20,6 +20,7 @@
 #define US_MAX    1e15
 #define BYTES_MAX AH_FIELD_COUNT_MAX
 #define STEP_MAX  AH_FIELD_COUNT_MAX
+#define FLOPS_MAX 1e30
 
 static const char *const kind_words[] = {"runlog", NULL};
 static const char *const step_words[] = {"step", NULL};
@@ -150,6 +151,16 @@ AH_TABLE(predicted, ah_runlog_predicted, "predicted", "What the plan predicted."
          .max = STEP_MAX,                                                                                    \
          .fallback = 1,                                                                                      \
          .about = "First step of a resumed run."},                                                           \
+        {.name = "model_flops",                                                                              \
+         AH_NUMBER_AT(ah_runlog, model_flops),                                                               \
+         .flags = AH_FIELD_OPTIONAL,                                                                         \
+         .max = FLOPS_MAX,                                                                                   \
+         .about = "Operations that the model needs in a step, without what is computed again."},             \
+        {.name = "peak_flops_per_s",                                                                         \
+         AH_NUMBER_AT(ah_runlog, peak_flops_per_s),                                                          \
+         .flags = AH_FIELD_OPTIONAL,                                                                         \
+         .max = FLOPS_MAX,                                                                                   \
+         .about = "Rate of the fastest matrix product measured on the plan's machine."},                     \
         {.name = "numeric_signature",                                                                        \
          AH_GROUP_AT(ah_runlog, numeric_signature, &ah_signature_table),                                     \
          .about = "What the run's bits depend on."},                                                         \

@@ -155,6 +155,8 @@ struct ah_runlog {
     bool paced;           /* ops and messages took as long as planned, so times say nothing of the machine */
     const char *emulates; /* (optional) machine whose speed ratios were emulated */
     uint64_t first_step;  /* 1, or the first step of a resumed run */
+    double model_flops;   /* that the model needs in a step; 0: not known */
+    double peak_flops_per_s; /* of the machine's fastest matrix product; 0: not known */
     struct ah_signature numeric_signature;
     struct ah_runlog_predicted *predicted; /* (optional) */
     struct ah_text_pair *annotations;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/inspect/report_curves.h"
 
+#include "runtime/run/runlog_summary.h"
+
 #include <math.h>
 
 #define NONE ((double)NAN)
@@ -35,6 +37,12 @@ static double learned(const struct ah_report_row *row)
     return row->step && row->step->learned_tokens_per_s > 0 ? row->step->learned_tokens_per_s : NONE;
 }
 
+static double utilisation(const struct ah_report_row *row)
+{
+    const double share = row->step ? ah_runlog_summary_mfu(row->runlog, row->step->step_us) : 0;
+    return share > 0 ? share : NONE;
+}
+
 static double held_out(const struct ah_report_row *row)
 {
     return row->evaluation ? row->evaluation->loss : NONE;
@@ -53,6 +61,7 @@ const struct ah_report_curve ah_report_curves[AH_REPORT_CURVES] = {
     {"step_ms", "speed/step_ms", step_ms},
     {"tokens_per_s", "speed/tokens_per_s", speed},
     {"learned_tokens_per_s", "speed/learned_tokens_per_s", learned},
+    {"mfu", "speed/mfu", utilisation},
     {"valid_loss", "valid/loss", held_out},
     {"valid_perplexity", "valid/perplexity", perplexity}};
 
@@ -63,9 +72,9 @@ void ah_report_each_row(const struct ah_runlog *runlog,
     for (size_t i = 0; i <= runlog->n_steps; i++) {
         const uint64_t until = i < runlog->n_steps ? runlog->steps[i].step : UINT64_MAX;
         for (; next < runlog->n_evaluations && runlog->evaluations[next].step < until; next++)
-            put(context,
-                &(struct ah_report_row){runlog->evaluations[next].step, NULL, &runlog->evaluations[next]});
+            put(context, &(struct ah_report_row){runlog, runlog->evaluations[next].step, NULL,
+                                                 &runlog->evaluations[next]});
         if (i < runlog->n_steps)
-            put(context, &(struct ah_report_row){until, &runlog->steps[i], NULL});
+            put(context, &(struct ah_report_row){runlog, until, &runlog->steps[i], NULL});
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Report curves: the numbers of a run over its steps. The CSV file, the event file and the page all take them from here,
- * so that they agree.
+ * Report curves: the numbers of a run over its steps. The CSV file, the event file and the page all take them from
+ * here, so that they agree.
  *
  *     for (size_t i = 0; i < AH_REPORT_CURVES; i++)
  *         ... ah_report_curves[i].column ...
@@ -17,6 +17,7 @@
 
 /* A row of the curves: a step, or an evaluation after it. */
 struct ah_report_row {
+    const struct ah_runlog *runlog;
     uint64_t number;                               /* of the step */
     const struct ah_runlog_step *step;             /* NULL: an evaluation */
     const struct ah_runlog_evaluation *evaluation; /* NULL: a step */
@@ -27,7 +28,7 @@ struct ah_report_curve {
     double (*value)(const struct ah_report_row *row); /* NAN: the row has none */
 };
 
-enum { AH_REPORT_CURVES = 8 };
+enum { AH_REPORT_CURVES = 9 };
 extern const struct ah_report_curve ah_report_curves[AH_REPORT_CURVES];
 
 /* How the value of a row is printed as text: the same number in the CSV file and in the page. */

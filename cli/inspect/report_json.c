@@ -42,6 +42,8 @@ static void emit_side(struct ah_emit *emit, const struct ah_runlog_summary *summ
     ah_emit_number(emit, "idle_us", value_of(&summary->waits_us[AH_PLAN_LANE_COMPUTE], measured));
     ah_emit_number(emit, "tokens_per_s", value_of(&summary->tokens_per_s, measured));
     ah_emit_number(emit, "learned_tokens_per_s", value_of(&summary->learned_tokens_per_s, measured));
+    if (is_there(&summary->mfu, measured))
+        ah_emit_number(emit, "mfu", value_of(&summary->mfu, measured));
     if (!measured)
         ah_emit_number(emit, "tokens_share", summary->tokens_share);
     emit_bytes(emit, "device_bytes", &summary->device_bytes, measured);

@@ -129,6 +129,8 @@ static void write_header(struct ah_run_log *log)
                                      .emulates =
                                          run->emulated.body.machine ? run->emulated.body.machine->name : NULL,
                                      .first_step = run->resumed_step + 1,
+                                     .model_flops = run->utilisation.model_flops,
+                                     .peak_flops_per_s = run->utilisation.peak_flops_per_s,
                                      .numeric_signature = run->signature,
                                      .predicted = &predicted};
     int rc = ah_document_digest(&document, sha256, &err);

@@ -57,7 +57,8 @@ def train(program, folder):
     for name, times in (("text.txt", 300), ("held.txt", 30)):
         with open(f"{folder}/{name}", "w", encoding="ascii") as file:
             file.write("what was said once is said again, and again. " * times)
-    run(program, folder, "plan", f"{DOCUMENTS}/model-least.json", "--machine", f"{DOCUMENTS}/machine-cpu.json",
+    shutil.copy(f"{DOCUMENTS}/machine-cpu.json", f"{folder}/machine.json")  # so that the MFU is known
+    run(program, folder, "plan", f"{DOCUMENTS}/model-least.json", "--machine", "machine.json",
         "--batch", "4", "--seq", "32", "--effort", "quick", "-o", "plan.json")
     options = ("--valid", "held.txt", "--valid-every", "4", "--save", "out", "--save-every", "6", "--log", "run.ndjson")
     run(program, folder, "run", "plan.json", "--data", "text.txt", "--steps", "12", "--lr", "1e-3", *options)
@@ -107,7 +108,7 @@ def check_curves(failures, rows, said, drawn):
     failures.equal([(line["name"], line["points"]) for line in curves["loss"]["lines"]],
                    [(name, count[name]) for name in ("loss", "valid_loss")], "lines of losses")
     failures.equal(curves["loss"]["circles"], count["valid_loss"], "circles of evaluations")
-    for name, predicted in (("grad_norm", None), ("lr", None), ("tokens_per_s", said["predicted"]["tokens_per_s"]),
+    for name, predicted in (("grad_norm", None), ("lr", None), ("mfu", None), ("tokens_per_s", said["predicted"]["tokens_per_s"]),
                             ("step_ms", said["predicted"]["step_us"] / 1000)):
         lines = curves[name]["lines"]
         failures.equal((lines[0]["name"], lines[0]["points"]), (name, count[name]), f"line of {name}")

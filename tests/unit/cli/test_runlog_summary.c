@@ -68,6 +68,23 @@ static void says(struct log *log, const char *expected)
     ah_buffer_release(&out);
 }
 
+/* 1000 us at 10^12 flops a second are 10^9 flops, of which the model needs 4 x 10^8. */
+TEST(runlog_summary, knows_the_utilisation_if_the_log_has_a_peak)
+{
+    struct log log;
+    open_log(&log, 4);
+    log.predicted.step_us = 500;
+    log.runlog.model_flops = 4e8;
+    summarise(&log);
+    assert_false(log.summary.mfu.is_measured || log.summary.mfu.is_predicted);
+    log.runlog.peak_flops_per_s = 1e12;
+    summarise(&log);
+    check_near(log.summary.mfu.measured, 0.4, 1e-12);
+    check_near(log.summary.mfu.predicted, 0.8, 1e-12);
+    check_near(ah_runlog_summary_mfu(&log.runlog, 2000), 0.2, 1e-12);
+    close_log(&log);
+}
+
 TEST(runlog_summary, counts_steps_that_follow_no_drain)
 {
     struct ah_runlog_evaluation evaluations[] = {{.step = 2}, {.step = 4}};

@@ -130,6 +130,10 @@ static void emit_events(struct ah_emit *emit, const struct ah_runlog *runlog)
         ah_emit_close(emit);
     }
     ah_emit_close(emit);
+    ah_emit_open(emit, "resumes", '[');
+    for (size_t i = 0; i < runlog->n_resumes; i++)
+        ah_emit_integer(emit, NULL, runlog->resumes[i].step);
+    ah_emit_close(emit);
 }
 
 static void emit_overlap(struct ah_emit *emit, const struct ah_runlog_overlap *overlap)

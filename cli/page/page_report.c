@@ -55,12 +55,14 @@ static void put_rows(struct ah_emit *emit, const struct ah_runlog *runlog)
     ah_emit_close(emit);
 }
 
-/* Adds the steps after which the run was resumed. */
+/* Adds the steps after which the run was resumed, in this log or before it. */
 static void put_resumes(struct ah_emit *emit, const struct ah_runlog *runlog)
 {
     ah_emit_open(emit, "resumes", '[');
     if (runlog->first_step > 1)
         ah_emit_integer(emit, NULL, runlog->first_step - 1);
+    for (size_t i = 0; i < runlog->n_resumes; i++)
+        ah_emit_integer(emit, NULL, runlog->resumes[i].step);
     ah_emit_close(emit);
 }
 

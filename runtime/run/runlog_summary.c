@@ -17,22 +17,26 @@ struct steps {
     double *sorted; /* room for one value per step */
 };
 
-/* True if the step is the first, or came right after an evaluation or a save. The log's lines are in order of steps. */
-static bool follows_drain(const struct ah_runlog *runlog, uint64_t step, size_t next[2])
+/* True if the step is the first, or came right after an evaluation, a save or a resume. The log's lines are in order of
+ * steps. */
+static bool follows_drain(const struct ah_runlog *runlog, uint64_t step, size_t next[3])
 {
     while (next[0] < runlog->n_evaluations && runlog->evaluations[next[0]].step + 1 < step)
         next[0]++;
     while (next[1] < runlog->n_saves && runlog->saves[next[1]].step + 1 < step)
         next[1]++;
+    while (next[2] < runlog->n_resumes && runlog->resumes[next[2]].step + 1 < step)
+        next[2]++;
     return step == runlog->first_step ||
            (next[0] < runlog->n_evaluations && runlog->evaluations[next[0]].step + 1 == step) ||
-           (next[1] < runlog->n_saves && runlog->saves[next[1]].step + 1 == step);
+           (next[1] < runlog->n_saves && runlog->saves[next[1]].step + 1 == step) ||
+           (next[2] < runlog->n_resumes && runlog->resumes[next[2]].step + 1 == step);
 }
 
 static size_t steps_by_drain(const struct ah_runlog *runlog, bool drained,
                              const struct ah_runlog_step **items)
 {
-    size_t next[2] = {0, 0}, n = 0;
+    size_t next[3] = {0, 0, 0}, n = 0;
     for (size_t i = 0; i < runlog->n_steps; i++)
         if (follows_drain(runlog, runlog->steps[i].step, next) == drained)
             items[n++] = &runlog->steps[i];

@@ -115,7 +115,9 @@ def check_curves(failures, rows, said, drawn):
         failures.equal([line["value"] for line in lines[1:]], [predicted] if predicted else [], f"prediction of {name}")
         marks = [["evaluated", each["step"]] for each in said["evaluations"]]
         marks += [["saved", each["step"]] for each in said["saves"]]
-        failures.equal([mark for mark in curves[name]["marks"] if mark[0] != "resumed"], marks, f"marks of {name}")
+        marks += [["resumed", 6]]
+        failures.equal(curves[name]["marks"], marks, f"marks of {name}")
+    failures.equal(said["resumes"], [6], "resumes")
     failures.equal(drawn["unnamed"], 0, "drawings without a name")
 
 

@@ -88,13 +88,16 @@ TEST(runlog_summary, knows_the_utilisation_if_the_log_has_a_peak)
 TEST(runlog_summary, counts_steps_that_follow_no_drain)
 {
     struct ah_runlog_evaluation evaluations[] = {{.step = 2}, {.step = 4}};
-    struct ah_runlog_save saves[] = {{.step = 4}, {.step = 6}};
+    struct ah_runlog_save saves[] = {{.step = 4}, {.step = 4}};
     struct log log;
     open_log(&log, 8);
     log.runlog.evaluations = evaluations;
     log.runlog.n_evaluations = 2;
     log.runlog.saves = saves;
     log.runlog.n_saves = 2;
+    struct ah_runlog_resume resumes[] = {{.step = 0}, {.step = 6}, {.step = 6}};
+    log.runlog.resumes = resumes;
+    log.runlog.n_resumes = 3;
     for (size_t i = 0; i < 8; i++)
         log.steps[i].step_us = i % 2 ? 10.0 * (double)(i + 1) : 9999; /* steps 1, 3, 5 and 7 are cold */
     summarise(&log);

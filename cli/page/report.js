@@ -101,7 +101,7 @@ function drawNumbers(data) {
   tiles.push(...pair("step_us", "Time of a step, median", time), ...pair("tokens_per_s", "Tokens per second, median", count));
   if (measured && "mfu" in measured)
     tiles.push(numberTile("mfu", "Model FLOPs utilisation", percent(measured.mfu),
-      "of the fastest matrix product measured on this machine"));
+      "of the fastest matrix product in the profile"));
   tiles.push(...pair("device_bytes", "Device memory, highest", bytes), ...pair("host_bytes", "Host memory, highest", bytes));
   byId("headline").replaceChildren(...tiles);
   byId("cause").textContent = data.sentence || "";
@@ -192,7 +192,7 @@ function drawCurves(data, axis) {
   });
   add("speed", {
     title: "Model FLOPs utilisation",
-    series: [seriesOf(data, "mfu", "of the fastest matrix product measured on this machine")],
+    series: [seriesOf(data, "mfu", "of the fastest matrix product in the profile")],
     low: 0,
     tick: percent
   });

@@ -7,7 +7,9 @@
 #include "cli/inspect/inspect.h"
 #include "cli/inspect/plan_summary.h"
 #include "cli/inspect/report_export.h"
+#include "cli/inspect/report_json.h"
 #include "cli/inspect/report_ranks.h"
+#include "cli/page/page.h"
 #include "cli/verbs.h"
 #include "schemas/run_log_read.h"
 
@@ -130,12 +132,19 @@ static const char *print_bytes(char out[AH_UNITS_TEXT_MAX], double bytes)
     return ah_units_print_bytes(out, (uint64_t)bytes);
 }
 
+static const char *print_percent(char out[AH_UNITS_TEXT_MAX], double share)
+{
+    snprintf(out, AH_UNITS_TEXT_MAX, "%.1f %%", 100 * share);
+    return out;
+}
+
 static void put_amounts(struct ah_cli *cli, const struct ah_runlog_summary *summary, bool of_ranks)
 {
     struct ah_table table = {.arena = &cli->arena, .columns = {"", ">measured", ">predicted", ">error"}};
     put_amount(&table, "tokens per second", &summary->tokens_per_s, ah_units_print_count);
     if (summary->tokens_share < 1)
         put_amount(&table, "learned tokens per second", &summary->learned_tokens_per_s, ah_units_print_count);
+    put_amount(&table, "model FLOPs utilisation", &summary->mfu, print_percent);
     if (!of_ranks) {
         put_amount(&table, "device memory, highest", &summary->device_bytes, print_bytes);
         put_amount(&table, "host memory, highest", &summary->host_bytes, print_bytes);
@@ -217,192 +226,31 @@ static void print_text(struct ah_cli *cli, const struct ah_runlog *runlog,
     ah_inspect_runlog_evaluations(cli, runlog);
 }
 
-/* ---- for programs ---- */
-
-static double value_of(const struct ah_runlog_pair *pair, bool measured)
-{
-    return measured ? pair->measured : pair->predicted;
-}
-
-static bool is_there(const struct ah_runlog_pair *pair, bool measured)
-{
-    return measured ? pair->is_measured : pair->is_predicted;
-}
-
-static void emit_bytes(struct ah_emit *emit, const char *key, const struct ah_runlog_pair *pair,
-                       bool measured)
-{
-    if (is_there(pair, measured))
-        ah_emit_integer(emit, key, (uint64_t)value_of(pair, measured));
-}
-
-static void emit_side(struct ah_emit *emit, const struct ah_runlog_summary *summary, bool measured)
-{
-    if (!is_there(&summary->step_us, measured)) {
-        ah_emit_text(emit, measured ? "measured" : "predicted", NULL);
-        return;
-    }
-    ah_emit_open(emit, measured ? "measured" : "predicted", '{');
-    ah_inspect_runlog_times(emit, summary, measured);
-    if (is_there(&summary->waits_us[AH_PLAN_LANE_H2D], measured)) {
-        ah_emit_open(emit, "exposed_us", '{');
-        for (size_t lane = AH_PLAN_LANE_H2D; lane < summary->n_lanes; lane++)
-            ah_emit_number(emit, ah_words_plan_lane[lane], value_of(&summary->waits_us[lane], measured));
-        ah_emit_close(emit);
-    }
-    ah_emit_number(emit, "idle_us", value_of(&summary->waits_us[AH_PLAN_LANE_COMPUTE], measured));
-    ah_emit_number(emit, "tokens_per_s", value_of(&summary->tokens_per_s, measured));
-    ah_emit_number(emit, "learned_tokens_per_s", value_of(&summary->learned_tokens_per_s, measured));
-    if (!measured)
-        ah_emit_number(emit, "tokens_share", summary->tokens_share);
-    emit_bytes(emit, "device_bytes", &summary->device_bytes, measured);
-    emit_bytes(emit, "host_bytes", &summary->host_bytes, measured);
-    emit_bytes(emit, "h2d_bytes", &summary->copied_bytes[AH_PLAN_LANE_H2D], measured);
-    emit_bytes(emit, "d2h_bytes", &summary->copied_bytes[AH_PLAN_LANE_D2H], measured);
-    ah_emit_close(emit);
-}
-
-static void emit_error(struct ah_emit *emit, const char *key, const struct ah_runlog_pair *pair)
-{
-    if (ah_runlog_summary_has_error(pair))
-        ah_emit_number(emit, key, ah_runlog_summary_error(pair));
-}
-
-static void emit_errors(struct ah_emit *emit, const struct ah_runlog_summary *summary)
-{
-    ah_emit_open(emit, "errors", '{');
-    emit_error(emit, "step_us", &summary->step_us);
-    for (size_t lane = 0; lane < summary->n_lanes; lane++) {
-        char key[NAME_MAX_BYTES];
-        snprintf(key, sizeof key, "%s_us", ah_words_plan_lane[lane]);
-        emit_error(emit, key, &summary->lane_us[lane]);
-    }
-    emit_error(emit, "tokens_per_s", &summary->tokens_per_s);
-    emit_error(emit, "learned_tokens_per_s", &summary->learned_tokens_per_s);
-    emit_error(emit, "device_bytes", &summary->device_bytes);
-    emit_error(emit, "host_bytes", &summary->host_bytes);
-    ah_emit_close(emit);
-}
-
-static void emit_parts(struct ah_emit *emit, const struct ah_runlog_summary *summary)
-{
-    ah_emit_open(emit, "parts", '[');
-    for (size_t i = 0; i < summary->n_parts; i++) {
-        const struct ah_runlog_pair_of_part *part = &summary->parts[i];
-        ah_emit_open(emit, NULL, '{');
-        ah_emit_text(emit, "op", ah_words_runlog_op[part->op]);
-        ah_emit_text(emit, "lane", ah_words_plan_lane[part->lane]);
-        if (part->us.is_measured)
-            ah_emit_number(emit, "measured_us", part->us.measured);
-        if (part->us.is_predicted)
-            ah_emit_number(emit, "predicted_us", part->us.predicted);
-        emit_error(emit, "error", &part->us);
-        ah_emit_close(emit);
-    }
-    ah_emit_close(emit);
-}
-
-static void emit_cause(struct ah_emit *emit, const struct ah_runlog_summary *summary)
-{
-    struct ah_runlog_cause cause = ah_runlog_summary_cause(summary);
-    if (cause.step_us == 0) {
-        ah_emit_text(emit, "cause", NULL);
-        return;
-    }
-    bool waits = !cause.is_idle && cause.lane != AH_PLAN_LANE_COMPUTE;
-    ah_emit_open(emit, "cause", '{');
-    ah_emit_number(emit, "of_us", cause.step_us);
-    ah_emit_number(emit, "us", cause.us);
-    ah_emit_text(emit, "compute", cause.is_idle ? "idle" : waits ? "waits" : "works");
-    ah_emit_text(emit, "lane", ah_words_plan_lane[cause.lane]);
-    ah_emit_text(emit, "op", cause.part ? ah_words_runlog_op[cause.part->op] : NULL);
-    ah_emit_close(emit);
-}
-
-static void emit_events(struct ah_emit *emit, const struct ah_runlog *runlog)
-{
-    ah_emit_open(emit, "evaluations", '[');
-    for (size_t i = 0; i < runlog->n_evaluations; i++) {
-        ah_emit_open(emit, NULL, '{');
-        ah_emit_integer(emit, "step", runlog->evaluations[i].step);
-        ah_emit_number(emit, "loss", runlog->evaluations[i].loss);
-        ah_emit_integer(emit, "tokens", runlog->evaluations[i].tokens);
-        ah_emit_close(emit);
-    }
-    ah_emit_close(emit);
-    ah_emit_open(emit, "saves", '[');
-    for (size_t i = 0; i < runlog->n_saves; i++) {
-        ah_emit_open(emit, NULL, '{');
-        ah_emit_integer(emit, "step", runlog->saves[i].step);
-        ah_emit_number(emit, "us", runlog->saves[i].us);
-        ah_emit_integer(emit, "bytes", runlog->saves[i].bytes);
-        ah_emit_close(emit);
-    }
-    ah_emit_close(emit);
-}
-
-static void emit_overlap(struct ah_emit *emit, const struct ah_runlog_overlap *overlap)
-{
-    if (!overlap)
-        return;
-    ah_emit_open(emit, "overlap", '{');
-    ah_emit_text(emit, "source", ah_words_runlog_source[overlap->source]);
-    ah_emit_integer(emit, "first_step", overlap->first_step);
-    ah_emit_integer(emit, "steps", overlap->steps);
-    ah_emit_number(emit, "total_us", overlap->total_us);
-    ah_emit_number(emit, "compute_us", overlap->compute_us);
-    ah_emit_number(emit, "copy_us", overlap->copy_us);
-    ah_emit_number(emit, "host_us", overlap->host_us);
-    ah_emit_number(emit, "idle_us", overlap->idle_us);
-    ah_emit_open(emit, "lanes", '[');
-    for (size_t i = 0; i < overlap->n_lanes; i++) {
-        ah_emit_open(emit, NULL, '{');
-        ah_emit_text(emit, "lane", ah_words_plan_lane[overlap->lanes[i].lane]);
-        ah_emit_number(emit, "busy_us", overlap->lanes[i].busy_us);
-        ah_emit_number(emit, "exposed_us", overlap->lanes[i].exposed_us);
-        ah_emit_close(emit);
-    }
-    ah_emit_close(emit);
-    ah_emit_integer(emit, "records", overlap->records);
-    ah_emit_integer(emit, "lost", overlap->lost);
-    ah_emit_number(emit, "overhead_us", overlap->overhead_us);
-    ah_emit_close(emit);
-}
+/* ---- the verb ---- */
 
 static void print_json(struct ah_cli *cli, const struct ah_run_log_text *text,
                        const struct ah_runlog_summary *summary)
 {
-    const struct ah_runlog *runlog = text->document.body.runlog;
     struct ah_emit emit = {.out = &cli->out};
     ah_emit_open(&emit, NULL, '{');
-    ah_inspect_runlog_head(&emit, runlog);
-    ah_emit_bool(&emit, "estimated", runlog->predicted && runlog->predicted->estimated);
-    ah_emit_text(&emit, "failure", runlog->end ? runlog->end->error : NULL);
-    if (text->cut_bytes)
-        ah_emit_integer(&emit, "cut_bytes", text->cut_bytes);
-    ah_emit_integer(&emit, "median_of_steps", summary->steps);
-    emit_side(&emit, summary, true);
-    emit_side(&emit, summary, false);
-    emit_errors(&emit, summary);
-    emit_parts(&emit, summary);
-    emit_cause(&emit, summary);
-    ah_report_ranks_json(&emit, runlog);
-    emit_overlap(&emit, runlog->end ? runlog->end->overlap : NULL);
-    emit_events(&emit, runlog);
+    ah_report_json(&emit, text, summary);
     ah_emit_close(&emit);
 }
 
 struct report_options {
     bool verbose;
-    const char *csv, *tensorboard;
+    const char *html, *csv, *tensorboard;
     bool force;
 };
 
+static const char *const replaced_pages[] = {AH_OUTPUT_PAGE, NULL};
 static const char *const replaced_curves[] = {AH_OUTPUT_CURVES, NULL};
 
 static const struct ah_option report_table[] = {
     {"verbose", 'v', AH_OPTION_FLAG, NULL, NULL, offsetof(struct report_options, verbose),
      "also show each lane's work, op by op, and where the time of traced steps went"},
+    {"html", 0, AH_OPTION_OUTPUT, "FILE", replaced_pages, offsetof(struct report_options, html),
+     "also write a page for a browser, with curves, to this file ('-': only the page, to standard output)"},
     {"csv", 0, AH_OPTION_OUTPUT, "FILE", replaced_curves, offsetof(struct report_options, csv),
      "also write losses, rates and speeds to this file, a row per step and evaluation"},
     {"tensorboard", 0, AH_OPTION_FOLDER, "DIR", NULL, offsetof(struct report_options, tensorboard),
@@ -423,6 +271,15 @@ static int export_curves(struct ah_cli *cli, const struct ah_runlog *runlog,
     return rc;
 }
 
+static int write_page(struct ah_cli *cli, const char *path, const struct ah_run_log_text *text,
+                      const struct ah_runlog_summary *summary, struct ah_error *err)
+{
+    int rc = ah_page_write_report(cli, path, text, summary, err);
+    if (!rc && strcmp(path, "-") != 0)
+        ah_cli_tell(cli, AH_CLI_WROTE, "%s", ah_cli_clean(cli, path));
+    return rc;
+}
+
 static int report_run(struct ah_cli *cli, const void *options)
 {
     const struct report_options *given = options;
@@ -431,7 +288,14 @@ static int report_run(struct ah_cli *cli, const void *options)
     struct ah_run_log_text text;
     struct ah_runlog_summary summary;
     struct ah_error err = {0};
-    int rc = ah_run_log_read(path, &text, &err);
+    const bool page_only = given->html && !strcmp(given->html, "-");
+    int rc = page_only && cli->json
+                 ? ah_error_set(&err, AH_E_USAGE,
+                                "'--html -' and '--json' both want standard output; give '--html' a file")
+                 : AH_OK;
+    if (rc)
+        return ah_cli_fail_usage(cli, &err);
+    rc = ah_run_log_read(path, &text, &err);
     if (!rc && !text.begun)
         rc = ah_run_log_not_begun(path, &err);
     if (!rc)
@@ -440,9 +304,11 @@ static int report_run(struct ah_cli *cli, const void *options)
         ah_cli_tell(cli, AH_CLI_NOTE, "%s: its last line is cut after %" PRIu64 " bytes and was ignored",
                     ah_document_short_name(path, name), text.cut_bytes);
     rc = rc ? rc : export_curves(cli, text.document.body.runlog, given, &err);
+    if (!rc && given->html)
+        rc = write_page(cli, given->html, &text, &summary, &err);
     if (!rc && cli->json)
         print_json(cli, &text, &summary);
-    else if (!rc)
+    else if (!rc && !page_only)
         print_text(cli, text.document.body.runlog, &summary, given->verbose);
     ah_document_release(&text.document);
     return rc ? ah_cli_fail(cli, &err) : 0;
@@ -455,7 +321,10 @@ const struct ah_verb ah_verb_report = {
         "Reads the log of a run (run --log) and shows where the time of a step went, beside what the plan "
         "predicted: the step, how long compute worked and waited for each lane; what is more than 5 % off, "
         "and where most of the step's difference comes from; tokens per second, memory, losses on held-out "
-        "data, and how the run ended. With --verbose it also shows each lane's work by kind of op.\n\nFor a "
+        "data, and how the run ended. With --verbose it also shows each lane's work by kind of op.\n\nWith "
+        "--html the "
+        "run becomes one page that works offline: curves of losses, gradients, learning rate and speed, with "
+        "evaluations, checkpoints and predictions in them.\n\nFor a "
         "cluster plan it shows each rank: how long its compute works, stands still for messages that it "
         "sends, waits for the stages before and after it, for sums and at the gate where all ranks meet; "
         "what it sends and holds; and the rank that holds up the others.\n\nWith --verbose the log of a run "
@@ -468,6 +337,7 @@ const struct ah_verb ah_verb_report = {
     .options_bytes = sizeof(struct report_options),
     .examples = {{"report run.ndjson", "did the prediction come true, and if not, where"},
                  {"report run.ndjson -v", "lane by lane and op by op"},
+                 {"report run.ndjson --html run.html", "did it learn, and how fast: curves in the browser"},
                  {"report run.ndjson --tensorboard curves", "the curves, for TensorBoard"},
                  {"report run.ndjson --json | jq .errors", "the same for a program"}},
     .run = report_run,

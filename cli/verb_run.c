@@ -5,13 +5,14 @@
  * Output: a line now and then and, on a terminal, a progress line. With `--json` or `--log -`, standard output has only
  * the run log; with `--trace -`, only the trace.
  */
-#include "base/stats.h"
 #include "base/units.h"
 #include "cli/frame/interrupt.h"
 #include "cli/frame/outputs.h"
 #include "cli/inspect/plan_summary.h"
 #include "cli/run/run_heading.h"
 #include "cli/run/run_hosts.h"
+#include "cli/run/run_line.h"
+#include "cli/run/run_machine.h"
 #include "cli/run/run_options.h"
 #include "cli/run/run_plan.h"
 #include "cli/run/run_samples.h"
@@ -105,14 +106,7 @@ static const struct ah_option run_table[] = {
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 /* clang-format on */
 
-enum { LINES = 10 };  /* number of lines about steps during a run */
-enum { STEADY = 32 }; /* number of steps for the median in a line */
-
-/* Times of the latest steps. One time says little: for example, the last step before a save overlaps no other step. */
-struct steady {
-    uint64_t n; /* number of steps so far, of which the last STEADY times are kept */
-    double us[STEADY], tokens_per_s[STEADY], learned_tokens_per_s[STEADY];
-};
+enum { LINES = 10 }; /* number of lines about steps during a run */
 
 struct running {
     struct ah_cli *cli;
@@ -127,8 +121,9 @@ struct running {
     struct ah_run_samples samples;
     bool quiet; /* print nothing for people: --quiet is given, or standard output is for a log or trace */
     struct ah_error unsaid; /* why standard output could not be written */
-    struct steady steady;
-    struct ah_load load; /* load of the machine at the start of the first step */
+    struct ah_run_line line;
+    struct ah_document machine; /* the plan's, if it is found */
+    struct ah_load load;        /* load of the machine at the start of the first step */
 };
 
 /* ---- what people see ---- */
@@ -148,48 +143,26 @@ static bool is_shown(const struct running *running, uint64_t step)
     return step == running->run.resumed_step + 1 || step == steps || step % every == 0;
 }
 
-static void put_steady(struct steady *steady, double us, double tokens, double learned)
-{
-    const size_t at = steady->n++ % STEADY;
-    steady->us[at] = us;
-    steady->tokens_per_s[at] = us > 0 ? tokens / us * 1e6 : 0;
-    steady->learned_tokens_per_s[at] = us > 0 ? learned / us * 1e6 : 0;
-}
-
-static double median_of(const struct steady *steady, const double values[STEADY])
-{
-    double sorted[STEADY];
-    memcpy(sorted, values, sizeof sorted);
-    return ah_stats_of(sorted, steady->n < STEADY ? steady->n : STEADY).median;
-}
-
 static void on_step(void *context, const struct ah_step_record *record, double step_us)
 {
     struct running *running = context;
-    char rate[AH_UNITS_TEXT_MAX], time[AH_UNITS_TEXT_MAX], line[192];
-    char learned[AH_UNITS_TEXT_MAX], beside[AH_UNITS_TEXT_MAX + sizeof " ( learned)"] = "";
     const struct ah_plan_training *training = &running->run.step;
-    uint64_t steps = running->run.settings.steps;
-    const struct steady *steady = &running->steady;
-    put_steady(&running->steady, step_us, (double)(training->batch * training->seq), (double)record->tokens);
+    const uint64_t steps = running->run.settings.steps, before = running->run.resumed_step;
+    struct ah_buffer line = {0};
+    ah_run_line_add(&running->line, record, step_us, (double)(training->batch * training->seq));
     ah_run_log_step(&running->log, record, step_us);
     if (running->timeline)
         ah_run_timeline_step(running->timeline, record->step);
     if (running->quiet)
         return;
-    ah_units_print_count(rate, median_of(steady, steady->tokens_per_s));
-    ah_units_print_count(learned, median_of(steady, steady->learned_tokens_per_s));
-    if (strcmp(rate, learned) != 0)
-        snprintf(beside, sizeof beside, " (%s learned)", learned);
-    snprintf(line, sizeof line, "step %*" PRIu64 "/%" PRIu64 "  loss %.4f  %s tokens/s%s  %s a step",
-             snprintf(NULL, 0, "%" PRIu64, steps), record->step, steps, record->loss, rate, beside,
-             ah_units_print_time(time, median_of(steady, steady->us)));
+    ah_run_line_put(&running->line, &line, steps, &running->run.utilisation);
     if (is_shown(running, record->step)) {
-        ah_buffer_printf(&running->cli->out, "%s\n", line);
+        ah_buffer_printf(&running->cli->out, "%s\n", line.data ? line.data : "");
         put_line(running);
     }
-    uint64_t before = running->run.resumed_step;
-    ah_terminal_draw(&running->progress, (double)(record->step - before) / (double)(steps - before), line);
+    ah_terminal_draw(&running->progress, (double)(record->step - before) / (double)(steps - before),
+                     line.data ? line.data : "");
+    ah_buffer_release(&line);
 }
 
 static void on_op(void *context, const struct ah_op_record *record)
@@ -289,6 +262,10 @@ static int open_running(struct running *running, struct ah_error *err)
     if (!rc)
         rc = ah_run_options_check(&running->given, running->loaded.plan, err);
     running->terminal.host.stop = ah_interrupt_catch();
+    running->line.no_lanes = running->loaded.ranks != NULL;
+    if (!rc && !running->loaded.ranks)
+        running->given.machine =
+            ah_run_machine_find(&running->machine, running->loaded.plan, path, &running->cli->arena);
     if (!rc)
         rc = ah_run_open(&running->run, &running->terminal.host, running->loaded.plan, &running->given, err);
     if (!rc && options->trace && !running->loaded.ranks)
@@ -522,6 +499,7 @@ static int run_run(struct ah_cli *cli, const void *given)
     ah_run_log_close(&running->log, NULL, NULL);
     ah_run_timeline_free(running->timeline);
     ah_run_close(&running->run);
+    ah_document_release(&running->machine);
     int status = rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : 0;
     if (rc == AH_E_INTERRUPTED && saved && !cli->json) { /* not a failure: the run stopped on request */
         ah_cli_tell(cli, AH_CLI_NOTE, "%s", err.text);

@@ -20,11 +20,13 @@
 #define US_MAX    1e15
 #define BYTES_MAX AH_FIELD_COUNT_MAX
 #define STEP_MAX  AH_FIELD_COUNT_MAX
+#define FLOPS_MAX 1e30
 
 static const char *const kind_words[] = {"runlog", NULL};
 static const char *const step_words[] = {"step", NULL};
 static const char *const evaluation_words[] = {"evaluation", NULL};
 static const char *const save_words[] = {"save", NULL};
+static const char *const resume_words[] = {"resume", NULL};
 static const char *const end_words[] = {"end", NULL};
 static const char *const reason_words[] = {"done", "interrupted", "failed", NULL};
 
@@ -150,6 +152,16 @@ AH_TABLE(predicted, ah_runlog_predicted, "predicted", "What the plan predicted."
          .max = STEP_MAX,                                                                                    \
          .fallback = 1,                                                                                      \
          .about = "First step of a resumed run."},                                                           \
+        {.name = "model_flops",                                                                              \
+         AH_NUMBER_AT(ah_runlog, model_flops),                                                               \
+         .flags = AH_FIELD_OPTIONAL,                                                                         \
+         .max = FLOPS_MAX,                                                                                   \
+         .about = "Operations that the model needs in a step, without what is computed again."},             \
+        {.name = "peak_flops_per_s",                                                                         \
+         AH_NUMBER_AT(ah_runlog, peak_flops_per_s),                                                          \
+         .flags = AH_FIELD_OPTIONAL,                                                                         \
+         .max = FLOPS_MAX,                                                                                   \
+         .about = "Rate of the fastest matrix product measured on the plan's machine."},                     \
         {.name = "numeric_signature",                                                                        \
          AH_GROUP_AT(ah_runlog, numeric_signature, &ah_signature_table),                                     \
          .about = "What the run's bits depend on."},                                                         \
@@ -217,6 +229,10 @@ static const struct ah_field save_fields[] = {LINE(save_words),
                                               AH_ROW_BYTES(ah_runlog_save, bytes, "Written in all."),
                                               {0}};
 AH_TABLE(save, ah_runlog_save, "save", "A checkpoint that was written.", NULL);
+
+static const struct ah_field resume_fields[] = {
+    LINE(resume_words), STEP(ah_runlog_resume, 0, "Step of the checkpoint."), {0}};
+AH_TABLE(resume, ah_runlog_resume, "resume", "The run was resumed and goes on here.", NULL);
 
 #define MEDIAN(member, least, most, sentence)                                                                \
     {                                                                                                        \
@@ -295,6 +311,10 @@ static const struct ah_field runlog_fields[] = {HEADER_FIELDS,
                                                  AH_GROUPS_AT(ah_runlog, saves, &save_table),
                                                  .flags = AH_FIELD_OPTIONAL,
                                                  .about = "Checkpoints."},
+                                                {.name = "resumes",
+                                                 AH_GROUPS_AT(ah_runlog, resumes, &resume_table),
+                                                 .flags = AH_FIELD_OPTIONAL,
+                                                 .about = "Resumes."},
                                                 {.name = "end",
                                                  AH_GROUP_AT(ah_runlog, end, &end_table),
                                                  .flags = AH_FIELD_OPTIONAL,
@@ -312,6 +332,7 @@ static const struct line_kind line_kinds[] = {
     {&step_table, offsetof(struct ah_runlog, steps), offsetof(struct ah_runlog, n_steps)},
     {&evaluation_table, offsetof(struct ah_runlog, evaluations), offsetof(struct ah_runlog, n_evaluations)},
     {&save_table, offsetof(struct ah_runlog, saves), offsetof(struct ah_runlog, n_saves)},
+    {&resume_table, offsetof(struct ah_runlog, resumes), offsetof(struct ah_runlog, n_resumes)},
     {&end_table, offsetof(struct ah_runlog, end), 0},
 };
 enum { LINE_KINDS = sizeof line_kinds / sizeof line_kinds[0] };
@@ -380,7 +401,7 @@ static int read_line(struct lines *lines, const struct ah_reader_path *path, con
         kind++;
     *ret_fault = AH_FAULT_SHAPE;
     if (kind == LINE_KINDS)
-        return line_fail(lines, path->name, "line: is not one of step, evaluation, save, end");
+        return line_fail(lines, path->name, "line: is not one of step, evaluation, save, resume, end");
     bool ended = lines->n[LINE_KINDS - 1] != 0;
     void *item = add_item(lines, kind);
     if (!item)
@@ -484,28 +505,43 @@ int ah_runlog_print_save(const struct ah_runlog_save *save, struct ah_buffer *ou
     return print_line(&save_table, save, out, err);
 }
 
+int ah_runlog_print_resume(const struct ah_runlog_resume *resume, struct ah_buffer *out, struct ah_error *err)
+{
+    return print_line(&resume_table, resume, out, err);
+}
+
 int ah_runlog_print_end(const struct ah_runlog_end *end, struct ah_buffer *out, struct ah_error *err)
 {
     return print_line(&end_table, end, out, err);
 }
 
-/* Prints in canonical order: each step's line, then its evaluations and saves; the end last. */
+/* Prints the evaluations, saves and resumes of steps below `limit`, from `next` on. */
+static int print_between(const struct ah_runlog *runlog, uint64_t limit, size_t next[3],
+                         struct ah_buffer *out, struct ah_error *err)
+{
+    for (int rc = AH_OK;;) {
+        const uint64_t steps[] = {next[0] < runlog->n_evaluations ? runlog->evaluations[next[0]].step
+                                                                  : UINT64_MAX,
+                                  next[1] < runlog->n_saves ? runlog->saves[next[1]].step : UINT64_MAX,
+                                  next[2] < runlog->n_resumes ? runlog->resumes[next[2]].step : UINT64_MAX};
+        const size_t first = steps[0] <= steps[1] && steps[0] <= steps[2] ? 0 : steps[1] <= steps[2] ? 1 : 2;
+        if (rc || steps[first] >= limit)
+            return rc;
+        const size_t at = next[first]++;
+        rc = first == 0   ? ah_runlog_print_evaluation(&runlog->evaluations[at], out, err)
+             : first == 1 ? ah_runlog_print_save(&runlog->saves[at], out, err)
+                          : ah_runlog_print_resume(&runlog->resumes[at], out, err);
+    }
+}
+
+/* Prints in canonical order: each step's line, then its evaluations, saves and resumes; the end last. */
 static int runlog_print(const void *body, struct ah_buffer *out, struct ah_error *err)
 {
     const struct ah_runlog *runlog = body;
-    size_t next[2] = {0, 0}; /* evaluations, saves */
+    size_t next[3] = {0, 0, 0};
     int rc = ah_runlog_print_header(runlog, out, err);
     for (size_t i = 0; i <= runlog->n_steps && !rc; i++) {
-        uint64_t limit = i < runlog->n_steps ? runlog->steps[i].step : UINT64_MAX;
-        while (!rc && (next[0] < runlog->n_evaluations || next[1] < runlog->n_saves)) {
-            uint64_t evaluated =
-                next[0] < runlog->n_evaluations ? runlog->evaluations[next[0]].step : UINT64_MAX;
-            uint64_t saved = next[1] < runlog->n_saves ? runlog->saves[next[1]].step : UINT64_MAX;
-            if (evaluated >= limit && saved >= limit)
-                break;
-            rc = evaluated <= saved ? ah_runlog_print_evaluation(&runlog->evaluations[next[0]++], out, err)
-                                    : ah_runlog_print_save(&runlog->saves[next[1]++], out, err);
-        }
+        rc = print_between(runlog, i < runlog->n_steps ? runlog->steps[i].step : UINT64_MAX, next, out, err);
         if (!rc && i < runlog->n_steps)
             rc = ah_runlog_print_step(&runlog->steps[i], out, err);
     }
@@ -515,6 +551,6 @@ static int runlog_print(const void *body, struct ah_buffer *out, struct ah_error
 const struct ah_kind ah_kind_runlog = {
     .table = &runlog_table,
     .alternatives = (const struct ah_field_table *const[]){&header_table, &step_table, &evaluation_table,
-                                                           &save_table, &end_table, NULL},
+                                                           &save_table, &resume_table, &end_table, NULL},
     .parse = runlog_parse,
     .print = runlog_print};

@@ -2,9 +2,10 @@
  *
  * The `runlog` document: what a run did, one JSON object a line.
  *
- * The first line is the header, with the document's kind. Then come lines of steps, evaluations and saves in the order
- * in which they happened, and one end line unless the run is killed. A log that stops between lines is valid without
- * its end. Half a line is refused with its place, but `report` and a resumed run leave out a last line that is cut.
+ * The first line is the header, with the document's kind. Then come lines of steps, evaluations, saves and resumes in
+ * the order in which they happened, and one end line unless the run is killed. A log that stops between lines is valid
+ * without its end. Half a line is refused with its place, but `report` and a resumed run leave out a last line that is
+ * cut.
  * Lane times are measured in that run; `predicted` is what the plan said. PARTS divide the time that lanes work in a
  * step by kind of op; the parts of `predicted` add up to its lane times.
  *
@@ -97,6 +98,11 @@ struct ah_runlog_save {
     uint64_t bytes;
 };
 
+/* A run that goes on from a checkpoint, in the same log. */
+struct ah_runlog_resume {
+    uint64_t step; /* of the checkpoint */
+};
+
 /* How long a lane worked, and for how much of that time compute did not. */
 struct ah_runlog_busy {
     enum ah_plan_lane lane;
@@ -155,6 +161,8 @@ struct ah_runlog {
     bool paced;           /* ops and messages took as long as planned, so times say nothing of the machine */
     const char *emulates; /* (optional) machine whose speed ratios were emulated */
     uint64_t first_step;  /* 1, or the first step of a resumed run */
+    double model_flops;   /* that the model needs in a step; 0: not known */
+    double peak_flops_per_s; /* of the machine's fastest matrix product; 0: not known */
     struct ah_signature numeric_signature;
     struct ah_runlog_predicted *predicted; /* (optional) */
     struct ah_text_pair *annotations;
@@ -166,6 +174,8 @@ struct ah_runlog {
     size_t n_evaluations;
     struct ah_runlog_save *saves;
     size_t n_saves;
+    struct ah_runlog_resume *resumes;
+    size_t n_resumes;
     struct ah_runlog_end *end; /* (optional) */
 };
 
@@ -175,6 +185,8 @@ int ah_runlog_print_step(const struct ah_runlog_step *step, struct ah_buffer *ou
 int ah_runlog_print_evaluation(const struct ah_runlog_evaluation *evaluation, struct ah_buffer *out,
                                struct ah_error *err);
 int ah_runlog_print_save(const struct ah_runlog_save *save, struct ah_buffer *out, struct ah_error *err);
+int ah_runlog_print_resume(const struct ah_runlog_resume *resume, struct ah_buffer *out,
+                           struct ah_error *err);
 int ah_runlog_print_end(const struct ah_runlog_end *end, struct ah_buffer *out, struct ah_error *err);
 
 #endif

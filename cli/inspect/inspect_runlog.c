@@ -58,6 +58,11 @@ void ah_inspect_runlog_facts(struct ah_cli *cli, const struct ah_runlog *runlog,
         ah_table_cell(&facts, "%zu time%s, the last at step %" PRIu64 " with %s", runlog->n_saves,
                       runlog->n_saves == 1 ? "" : "s", last->step, ah_units_print_bytes(text, last->bytes));
     }
+    if (runlog->n_resumes) {
+        ah_table_cell(&facts, "resumed");
+        ah_table_cell(&facts, "%zu time%s, the last after step %" PRIu64, runlog->n_resumes,
+                      runlog->n_resumes == 1 ? "" : "s", runlog->resumes[runlog->n_resumes - 1].step);
+    }
     ah_table_cell(&facts, "written by");
     ah_table_cell(&facts, "%s", runlog->generator);
     ah_table_print(&facts, &cli->out, cli->out_style, cli->table_columns);

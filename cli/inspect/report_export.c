@@ -7,6 +7,7 @@
 
 #include "base/buffer.h"
 #include "base/file.h"
+#include "cli/inspect/report_curves.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -19,99 +20,17 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- curves ---- */
-
-/* A row of the curves: a step, or an evaluation after it. */
-struct row {
-    uint64_t number;                               /* of the step */
-    const struct ah_runlog_step *step;             /* NULL: an evaluation */
-    const struct ah_runlog_evaluation *evaluation; /* NULL: a step */
-};
-
-#define NONE ((double)NAN)
-
-/* Numbers of a row; NONE: it has none. */
-struct curve {
-    const char *column, *tag; /* in CSV; in TensorBoard */
-    double (*value)(const struct row *row);
-};
-
-static double loss(const struct row *row)
-{
-    return row->step ? row->step->loss : NONE;
-}
-
-static double rate(const struct row *row)
-{
-    return row->step ? row->step->lr : NONE;
-}
-
-static double norm(const struct row *row)
-{
-    return row->step && row->step->grad_norm >= 0 ? row->step->grad_norm : NONE;
-}
-
-static double step_ms(const struct row *row)
-{
-    return row->step ? row->step->step_us * 1e-3 : NONE;
-}
-
-static double speed(const struct row *row)
-{
-    return row->step ? row->step->tokens_per_s : NONE;
-}
-
-static double learned(const struct row *row)
-{
-    return row->step && row->step->learned_tokens_per_s > 0 ? row->step->learned_tokens_per_s : NONE;
-}
-
-static double held_out(const struct row *row)
-{
-    return row->evaluation ? row->evaluation->loss : NONE;
-}
-
-static double perplexity(const struct row *row)
-{
-    const double value = row->evaluation ? exp(row->evaluation->loss) : NONE;
-    return isfinite(value) ? value : NONE;
-}
-
-static const struct curve curves[] = {{"loss", "train/loss", loss},
-                                      {"lr", "train/learning_rate", rate},
-                                      {"grad_norm", "train/gradient_norm", norm},
-                                      {"step_ms", "speed/step_ms", step_ms},
-                                      {"tokens_per_s", "speed/tokens_per_s", speed},
-                                      {"learned_tokens_per_s", "speed/learned_tokens_per_s", learned},
-                                      {"valid_loss", "valid/loss", held_out},
-                                      {"valid_perplexity", "valid/perplexity", perplexity}};
-enum { CURVES = sizeof curves / sizeof *curves };
-
-/* Calls `put` for all rows: an evaluation comes after its step, and before all steps if that is not in the log. */
-static void each_row(const struct ah_runlog *runlog, void (*put)(void *context, const struct row *row),
-                     void *context)
-{
-    size_t next = 0;
-    for (size_t i = 0; i <= runlog->n_steps; i++) {
-        const uint64_t until = i < runlog->n_steps ? runlog->steps[i].step : UINT64_MAX;
-        for (; next < runlog->n_evaluations && runlog->evaluations[next].step < until; next++)
-            put(context, &(struct row){runlog->evaluations[next].step, NULL, &runlog->evaluations[next]});
-        if (i < runlog->n_steps)
-            put(context, &(struct row){until, &runlog->steps[i], NULL});
-    }
-}
-
 /* ---- CSV ---- */
 
-static void put_line(void *context, const struct row *row)
+static void put_line(void *context, const struct ah_report_row *row)
 {
     struct ah_buffer *out = context;
     ah_buffer_printf(out, "%" PRIu64, row->number);
-    for (size_t i = 0; i < CURVES; i++) {
-        const double value = curves[i].value(row);
+    for (size_t i = 0; i < AH_REPORT_CURVES; i++) {
+        const double value = ah_report_curves[i].value(row);
         ah_buffer_puts(out, ",");
         if (!isnan(value))
-            ah_buffer_printf(out, "%.9g", value);
+            ah_buffer_printf(out, AH_REPORT_NUMBER, value);
     }
     ah_buffer_puts(out, "\r\n");
 }
@@ -120,10 +39,10 @@ int ah_report_csv(const struct ah_runlog *runlog, const char *path, struct ah_er
 {
     struct ah_buffer text = {0};
     ah_buffer_puts(&text, "step");
-    for (size_t i = 0; i < CURVES; i++)
-        ah_buffer_printf(&text, ",%s", curves[i].column);
+    for (size_t i = 0; i < AH_REPORT_CURVES; i++)
+        ah_buffer_printf(&text, ",%s", ah_report_curves[i].column);
     ah_buffer_puts(&text, "\r\n");
-    each_row(runlog, put_line, &text);
+    ah_report_each_row(runlog, put_line, &text);
     const int rc = text.failed ? ah_error_memory(err) : ah_file_write(path, text.data, text.size, err);
     ah_buffer_release(&text);
     return rc;
@@ -227,7 +146,7 @@ static struct bytes begin_event(double time_s)
     return event;
 }
 
-static void put_number(struct events *events, const struct row *row, const char *tag, double number)
+static void put_number(struct events *events, const struct ah_report_row *row, const char *tag, double number)
 {
     struct bytes value = {.n = 0}, summary = {.n = 0}, event = begin_event(events->time_s);
     put_text(&value, VALUE_TAG, tag, strlen(tag));
@@ -240,15 +159,15 @@ static void put_number(struct events *events, const struct row *row, const char 
     put_record(&events->out, &event);
 }
 
-static void put_events(void *context, const struct row *row)
+static void put_events(void *context, const struct ah_report_row *row)
 {
     struct events *events = context;
     if (row->step)
         events->time_s += row->step->step_us * 1e-6;
-    for (size_t i = 0; i < CURVES; i++) {
-        const double value = curves[i].value(row);
+    for (size_t i = 0; i < AH_REPORT_CURVES; i++) {
+        const double value = ah_report_curves[i].value(row);
         if (!isnan(value))
-            put_number(events, row, curves[i].tag, value);
+            put_number(events, row, ah_report_curves[i].tag, value);
     }
 }
 
@@ -300,7 +219,7 @@ int ah_report_tensorboard(const struct ah_runlog *runlog, const char *folder, st
     struct bytes event = begin_event(events.time_s);
     put_text(&event, EVENT_VERSION, VERSION, strlen(VERSION));
     put_record(&events.out, &event);
-    each_row(runlog, put_events, &events);
+    ah_report_each_row(runlog, put_events, &events);
     rc = events.out.failed ? ah_error_memory(err) : write_in_place(path, &events.out, err);
     ah_buffer_release(&events.out);
     return rc;

@@ -11,8 +11,8 @@
 #include "runtime/schedule/replay.h"
 
 /* the pages without their data, embedded by page/embed.cmake */
-extern const unsigned char page_plan[], page_cluster[], page_diff[];
-extern const size_t page_plan_bytes, page_cluster_bytes, page_diff_bytes;
+extern const unsigned char page_plan[], page_cluster[], page_diff[], page_report[];
+extern const size_t page_plan_bytes, page_cluster_bytes, page_diff_bytes, page_report_bytes;
 
 /* Writes the page `text` with its data to a file or, for `-`, to standard output. */
 int page_write_text(struct ah_cli *cli, const char *path, const unsigned char *text, size_t bytes,

@@ -15,6 +15,7 @@
 
 #include "base/option_value.h"
 #include "runtime/run/run_host.h"
+#include "runtime/run/utilisation.h"
 #include "runtime/train/checkpoint/checkpoints.h"
 #include "runtime/train/divergence.h"
 #include "runtime/train/recorded.h"
@@ -51,6 +52,7 @@ struct ah_run_options {
     const char *device;
     const char *emulate;
     const struct ah_machine *emulated; /* (optional) the machine to emulate; replaces the file `emulate` */
+    const struct ah_machine *machine;  /* (optional) the plan's, for the utilisation; borrowed */
     bool other_device;
     bool traces;                        /* ranks record their ops in ah_run_traced_steps() */
     struct ah_device_watch watch;       /* what happens when the device stalls */
@@ -103,6 +105,7 @@ struct ah_run {
     uint64_t evaluated_step; /* step of the latest evaluation; UINT64_MAX: none in this run */
     double evaluated_loss;
     struct ah_resume_best best_place;
+    struct ah_utilisation utilisation; /* zeroes for several ranks, and on another device than the plan's */
     struct ah_document emulated;
     struct ah_device_throttle throttle;
     const struct ah_device_driver *driver;

@@ -129,6 +129,8 @@ static void write_header(struct ah_run_log *log)
                                      .emulates =
                                          run->emulated.body.machine ? run->emulated.body.machine->name : NULL,
                                      .first_step = run->resumed_step + 1,
+                                     .model_flops = run->utilisation.model_flops,
+                                     .peak_flops_per_s = run->utilisation.peak_flops_per_s,
                                      .numeric_signature = run->signature,
                                      .predicted = &predicted};
     int rc = ah_document_digest(&document, sha256, &err);
@@ -141,6 +143,22 @@ static void write_header(struct ah_run_log *log)
         rc = ah_runlog_print_header(&header, &log->line, &err);
     write_line(log, rc, &err);
     log->begun = true;
+}
+
+/* Writes into a log that continues where the run was resumed; a new log's header says it. */
+static void write_resume(struct ah_run_log *log)
+{
+    struct ah_error err = {0};
+    const struct ah_runlog_resume resume = {.step = log->run->resumed_step};
+    const int rc = ah_runlog_print_resume(&resume, &log->line, &err);
+    for (size_t i = 0; i < log->n_outlets; i++) {
+        struct ah_run_log_outlet *outlet = &log->outlets[i];
+        if (rc && !outlet->failure.code)
+            outlet->failure = err;
+        if (outlet->continues && is_open(log, outlet))
+            write_outlet(log, outlet);
+    }
+    ah_buffer_clear(&log->line);
 }
 
 int ah_run_log_check(const char *path, struct ah_error *err)
@@ -177,6 +195,7 @@ int ah_run_log_open(struct ah_run_log *ret_log, struct ah_run *run, const char *
     if (rc || !ret_log->n_outlets)
         return rc;
     write_header(ret_log);
+    write_resume(ret_log);
     return first_failure(ret_log, err);
 }
 

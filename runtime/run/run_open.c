@@ -561,6 +561,8 @@ int ah_run_open(struct ah_run *ret_run, const struct ah_run_host *host, const st
         rc = open_older(ret_run, options, err);
     if (!rc && ret_run->found.damaged.code)
         warn_of_damage(ret_run);
+    if (!rc && !options->ranks && !options->other_device)
+        rc = ah_utilisation_init(&ret_run->utilisation, plan, options->machine, err);
     return rc ? rc : ah_run_device_remark(ret_run, err);
 }
 

@@ -2,6 +2,7 @@
 #include "runtime/run/runlog_summary.h"
 
 #include "base/stats.h"
+#include "runtime/run/utilisation.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,22 +17,26 @@ struct steps {
     double *sorted; /* room for one value per step */
 };
 
-/* True if the step is the first, or came right after an evaluation or a save. The log's lines are in order of steps. */
-static bool follows_drain(const struct ah_runlog *runlog, uint64_t step, size_t next[2])
+/* True if the step is the first, or came right after an evaluation, a save or a resume. The log's lines are in order of
+ * steps. */
+static bool follows_drain(const struct ah_runlog *runlog, uint64_t step, size_t next[3])
 {
     while (next[0] < runlog->n_evaluations && runlog->evaluations[next[0]].step + 1 < step)
         next[0]++;
     while (next[1] < runlog->n_saves && runlog->saves[next[1]].step + 1 < step)
         next[1]++;
+    while (next[2] < runlog->n_resumes && runlog->resumes[next[2]].step + 1 < step)
+        next[2]++;
     return step == runlog->first_step ||
            (next[0] < runlog->n_evaluations && runlog->evaluations[next[0]].step + 1 == step) ||
-           (next[1] < runlog->n_saves && runlog->saves[next[1]].step + 1 == step);
+           (next[1] < runlog->n_saves && runlog->saves[next[1]].step + 1 == step) ||
+           (next[2] < runlog->n_resumes && runlog->resumes[next[2]].step + 1 == step);
 }
 
 static size_t steps_by_drain(const struct ah_runlog *runlog, bool drained,
                              const struct ah_runlog_step **items)
 {
-    size_t next[2] = {0, 0}, n = 0;
+    size_t next[3] = {0, 0, 0}, n = 0;
     for (size_t i = 0; i < runlog->n_steps; i++)
         if (follows_drain(runlog, runlog->steps[i].step, next) == drained)
             items[n++] = &runlog->steps[i];
@@ -164,6 +169,21 @@ static void set_both_waits(struct ah_runlog_summary *summary, const struct ah_ru
         set_waits(summary, known ? predicted : NULL, false);
 }
 
+double ah_runlog_summary_mfu(const struct ah_runlog *runlog, double step_us)
+{
+    return ah_utilisation_mfu(&(struct ah_utilisation){runlog->model_flops, runlog->peak_flops_per_s},
+                              step_us);
+}
+
+static void set_mfu(struct ah_runlog_summary *summary, const struct ah_runlog *runlog)
+{
+    struct ah_runlog_pair *mfu = &summary->mfu;
+    mfu->measured = ah_runlog_summary_mfu(runlog, summary->step_us.measured);
+    mfu->predicted = ah_runlog_summary_mfu(runlog, summary->step_us.predicted);
+    mfu->is_measured = mfu->measured > 0;
+    mfu->is_predicted = mfu->predicted > 0;
+}
+
 /* ---- parts ---- */
 
 static struct ah_runlog_pair_of_part *part_of(struct ah_runlog_summary *summary,
@@ -234,6 +254,7 @@ int ah_runlog_summary_init(struct ah_runlog_summary *ret_summary, const struct a
     if (runlog->predicted)
         predict_all(&summary, runlog->predicted);
     set_both_waits(&summary, runlog);
+    set_mfu(&summary, runlog);
     const struct ah_runlog_pair *net_us = &summary.lane_us[AH_PLAN_LANE_NET];
     summary.n_lanes = net_us->measured > 0 || net_us->predicted > 0 ? AH_PLAN_LANES : AH_PLAN_LANE_NET;
     *ret_summary = summary;

@@ -43,6 +43,7 @@ struct ah_runlog_summary {
     struct ah_runlog_pair learned_tokens_per_s;
     /* Fraction of a step's tokens with a loss; 1 without masks and padding, or if unknown. */
     double tokens_share;
+    struct ah_runlog_pair mfu;                         /* of step_us (utilisation.h) */
     struct ah_runlog_pair device_bytes, host_bytes;    /* peak bytes */
     struct ah_runlog_pair copied_bytes[AH_PLAN_LANES]; /* bytes copied by h2d and d2h; never predicted */
     struct ah_runlog_pair_of_part *parts; /* in the arena; parts of ops, by lane, the longest first */
@@ -52,6 +53,9 @@ struct ah_runlog_summary {
 /* Summarises `runlog`, which was read from a document. AH_E_MEMORY. */
 int ah_runlog_summary_init(struct ah_runlog_summary *ret_summary, const struct ah_runlog *runlog,
                            struct ah_arena *arena, struct ah_error *err);
+
+/* Returns the MFU of a step of the log; 0: unknown. */
+double ah_runlog_summary_mfu(const struct ah_runlog *runlog, double step_us);
 
 /* True if both numbers are known and the prediction is not 0. The error of such a pair is measured / predicted - 1. */
 bool ah_runlog_summary_has_error(const struct ah_runlog_pair *pair);

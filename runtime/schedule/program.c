@@ -284,3 +284,19 @@ size_t ah_program_steps(const struct ah_job *job, const struct ah_job_group *gro
         ret_steps[i] = step_of(&program.ops[i]);
     return program.n_ops;
 }
+
+double ah_program_model_flops(const struct ah_job *job)
+{
+    struct ah_program_step steps[AH_PROGRAM_STEPS_MAX];
+    const double needed = 4.0 / 5; /* of the products of attention's backward */
+    double flops = 0;
+    for (size_t g = 0; g < job->n_groups; g++)
+        for (int pass = AH_PASS_FORWARD; pass <= AH_PASS_BACKWARD; pass++) {
+            const size_t n =
+                ah_program_steps(job, &job->groups[g], (enum ah_pass)pass, AH_ACTIVATIONS_KEEP, steps);
+            for (size_t i = 0; i < n; i++)
+                flops += steps[i].flops * (double)job->groups[g].blocks *
+                         (steps[i].kind == AH_STEP_ATTENTION && steps[i].backward ? needed : 1);
+        }
+    return flops * (double)job->training.micro_batches;
+}

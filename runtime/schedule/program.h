@@ -57,6 +57,10 @@ size_t ah_program_steps(const struct ah_job *job, const struct ah_job_group *gro
                         enum ah_activations activations,
                         struct ah_program_step ret_steps[AH_PROGRAM_STEPS_MAX]);
 
+/* Returns the flops that the model needs in a step of the whole batch: forward and backward of all blocks, without what
+ * is computed again, such as the scores of attention in backward. */
+double ah_program_model_flops(const struct ah_job *job);
+
 /* A tensor between the steps of a block, for docs/activations.md and inspection. */
 struct ah_program_tensor {
     const char *name; /* "qkv", "attention_norm" */

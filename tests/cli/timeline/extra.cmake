@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Timelines as they are written: traces as JSON, the page in a headless Chromium.
-foreach(name trace run_trace page prospects_page diff_page cluster_page)
+foreach(name trace run_trace page prospects_page diff_page cluster_page report_page)
   ah_test_script(cli.${name} LABELS cli
     COMMAND ${DEBIAN_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/${name}.py --program $<TARGET_FILE:autohete>)
 endforeach()

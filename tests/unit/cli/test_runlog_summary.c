@@ -68,16 +68,36 @@ static void says(struct log *log, const char *expected)
     ah_buffer_release(&out);
 }
 
+/* 1000 us at 10^12 flops a second are 10^9 flops, of which the model needs 4 x 10^8. */
+TEST(runlog_summary, knows_the_utilisation_if_the_log_has_a_peak)
+{
+    struct log log;
+    open_log(&log, 4);
+    log.predicted.step_us = 500;
+    log.runlog.model_flops = 4e8;
+    summarise(&log);
+    assert_false(log.summary.mfu.is_measured || log.summary.mfu.is_predicted);
+    log.runlog.peak_flops_per_s = 1e12;
+    summarise(&log);
+    check_near(log.summary.mfu.measured, 0.4, 1e-12);
+    check_near(log.summary.mfu.predicted, 0.8, 1e-12);
+    check_near(ah_runlog_summary_mfu(&log.runlog, 2000), 0.2, 1e-12);
+    close_log(&log);
+}
+
 TEST(runlog_summary, counts_steps_that_follow_no_drain)
 {
     struct ah_runlog_evaluation evaluations[] = {{.step = 2}, {.step = 4}};
-    struct ah_runlog_save saves[] = {{.step = 4}, {.step = 6}};
+    struct ah_runlog_save saves[] = {{.step = 4}, {.step = 4}};
     struct log log;
     open_log(&log, 8);
     log.runlog.evaluations = evaluations;
     log.runlog.n_evaluations = 2;
     log.runlog.saves = saves;
     log.runlog.n_saves = 2;
+    struct ah_runlog_resume resumes[] = {{.step = 0}, {.step = 6}, {.step = 6}};
+    log.runlog.resumes = resumes;
+    log.runlog.n_resumes = 3;
     for (size_t i = 0; i < 8; i++)
         log.steps[i].step_us = i % 2 ? 10.0 * (double)(i + 1) : 9999; /* steps 1, 3, 5 and 7 are cold */
     summarise(&log);

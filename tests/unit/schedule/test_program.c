@@ -87,6 +87,25 @@ TEST(program, windows_count_what_is_seen)
     }
 }
 
+/* The model needs 6 flops per token and weight of a product (PaLM, appendix B), and of attention three times what
+ * forward takes, however often the plan computes something again, and whatever the micro-batches are. */
+TEST(program, a_model_needs_six_flops_per_token_and_weight)
+{
+    static const struct ah_plan_training whole = {
+        .batch = 4, .micro_batches = 1, .seq = 512, .dtype = AH_BF16};
+    static const struct ah_plan_training parts = {
+        .batch = 4, .micro_batches = 2, .seq = 512, .dtype = AH_BF16};
+    const double h = 768, tokens = 4 * 512, weights = 12 * 12 * h * h + 50257 * h;
+    const double attention = 3 * 12 * (2.0 * 4 * 512 * 513 * h);
+    struct test_job j;
+    test_job_open(&j, "gpt2-124m", whole);
+    check_near(ah_program_model_flops(&j.job) / (6 * tokens * weights + attention), 1, 1e-12);
+    test_job_close(&j);
+    test_job_open(&j, "gpt2-124m", parts);
+    check_near(ah_program_model_flops(&j.job) / (6 * tokens * weights + attention), 1, 1e-12);
+    test_job_close(&j);
+}
+
 struct expected_step {
     const char *name;
     enum ah_step_kind kind;

@@ -83,6 +83,31 @@ TEST(runlog, holds_many_steps)
     ah_document_release(&document);
 }
 
+/* An evaluation and a save come before a resume after the same step. */
+TEST(runlog, prints_resumes_where_they_happened)
+{
+    struct ah_document document = loaded(), again;
+    struct ah_runlog log = *document.body.runlog;
+    const uint64_t at = log.first_step;
+    struct ah_document own = {.kind = AH_DOCUMENT_RUNLOG, .body.runlog = &log};
+    struct ah_buffer text = {0};
+    struct ah_error err = {0};
+    log.evaluations = &(struct ah_runlog_evaluation){.step = at, .loss = 2, .tokens = 5};
+    log.saves = &(struct ah_runlog_save){.step = at, .us = 1, .bytes = 7};
+    log.resumes = (struct ah_runlog_resume[]){{at}, {at}};
+    log.n_evaluations = log.n_saves = 1;
+    log.n_resumes = 2;
+    CHECK_OK(ah_document_print(&own, &text, &err), err);
+    assert_non_null(strstr(text.data, "\"bytes\":7}\n{\"line\":\"resume\",\"step\":"));
+    CHECK_OK(parse(&again, &text, &err), err);
+    assert_int_equal(again.body.runlog->n_resumes, 2);
+    assert_int_equal(again.body.runlog->resumes[1].step, at);
+    assert_int_equal(again.body.runlog->n_steps, log.n_steps);
+    ah_document_release(&again);
+    ah_buffer_release(&text);
+    ah_document_release(&document);
+}
+
 TEST(runlog, steps_do_not_go_back)
 {
     struct ah_document document = loaded(), again;

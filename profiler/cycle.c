@@ -16,16 +16,19 @@ static const char *const data_names[AH_CYCLE_DATA] = {[AH_CYCLE_TOKENS] = "token
                                                       [AH_CYCLE_TARGETS] = "targets",
                                                       [AH_CYCLE_MASK] = "mask",
                                                       [AH_CYCLE_ROPE_TABLE] = "rope_table",
+                                                      [AH_CYCLE_WINDOW_ROPE_TABLE] = "window_rope_table",
                                                       [AH_CYCLE_LOSS_SCALE] = "loss_scale",
                                                       [AH_CYCLE_LOSS_SUM] = "loss_sum"};
 
 static uint64_t data_bytes(const struct ah_job *job, size_t data)
 {
+    const uint64_t table = job->training.seq * job->model->head_dim * sizeof(float);
     const uint64_t bytes[AH_CYCLE_DATA] = {
         [AH_CYCLE_TOKENS] = job->tokens * sizeof(uint32_t),
         [AH_CYCLE_TARGETS] = job->tokens * sizeof(uint32_t),
         [AH_CYCLE_MASK] = job->tokens,
-        [AH_CYCLE_ROPE_TABLE] = job->training.seq * job->model->head_dim * sizeof(float),
+        [AH_CYCLE_ROPE_TABLE] = table,
+        [AH_CYCLE_WINDOW_ROPE_TABLE] = job->model->window_rope ? table : sizeof(float),
         [AH_CYCLE_LOSS_SCALE] = sizeof(float),
         [AH_CYCLE_LOSS_SUM] = sizeof(double),
     };

@@ -108,9 +108,10 @@ static int send_data(struct filler *filler)
     memset(filler->stage, 1, AH_LANES_STAGE_BYTES);
     rc = rc ? rc : send_stage(filler, cycle->data[AH_CYCLE_MASK], job->tokens);
     stage_floats(filler, AH_FP32, ANGLE);
-    rc = rc ? rc
-            : send_stage(filler, cycle->data[AH_CYCLE_ROPE_TABLE],
-                         job->training.seq * job->model->head_dim * sizeof(float));
+    const uint64_t table = job->training.seq * job->model->head_dim * sizeof(float);
+    rc = rc ? rc : send_stage(filler, cycle->data[AH_CYCLE_ROPE_TABLE], table);
+    if (!rc && job->model->window_rope)
+        rc = send_stage(filler, cycle->data[AH_CYCLE_WINDOW_ROPE_TABLE], table);
     stage_floats(filler, AH_FP32, 1 / (float)job->tokens);
     return rc ? rc : send_stage(filler, cycle->data[AH_CYCLE_LOSS_SCALE], sizeof(float));
 }

@@ -108,12 +108,13 @@ struct ah_field_table {
     (offsetof(struct tag, member) + 0 * sizeof((type_ *)0 == &((struct tag *)0)->member))
 #define AH_LIST_OFFSETS(tag, member, type_)                                                                  \
     .list = true, .offset = AH_PLACE(tag, member, type_), .count_offset = AH_PLACE(tag, n_##member, size_t)
-#define AH_BOOL_AT(tag, member)   .type = AH_FIELD_BOOL, .offset = AH_PLACE(tag, member, bool)
-#define AH_COUNT_AT(tag, member)  .type = AH_FIELD_COUNT, .offset = AH_PLACE(tag, member, uint64_t)
-#define AH_COUNTS_AT(tag, member) .type = AH_FIELD_COUNT, AH_LIST_OFFSETS(tag, member, uint64_t *)
-#define AH_NUMBER_AT(tag, member) .type = AH_FIELD_NUMBER, .offset = AH_PLACE(tag, member, double)
-#define AH_TEXT_AT(tag, member)   .type = AH_FIELD_TEXT, .offset = AH_PLACE(tag, member, const char *)
-#define AH_TEXTS_AT(tag, member)  .type = AH_FIELD_TEXT, AH_LIST_OFFSETS(tag, member, const char **)
+#define AH_BOOL_AT(tag, member)    .type = AH_FIELD_BOOL, .offset = AH_PLACE(tag, member, bool)
+#define AH_COUNT_AT(tag, member)   .type = AH_FIELD_COUNT, .offset = AH_PLACE(tag, member, uint64_t)
+#define AH_COUNTS_AT(tag, member)  .type = AH_FIELD_COUNT, AH_LIST_OFFSETS(tag, member, uint64_t *)
+#define AH_NUMBER_AT(tag, member)  .type = AH_FIELD_NUMBER, .offset = AH_PLACE(tag, member, double)
+#define AH_NUMBERS_AT(tag, member) .type = AH_FIELD_NUMBER, AH_LIST_OFFSETS(tag, member, double *)
+#define AH_TEXT_AT(tag, member)    .type = AH_FIELD_TEXT, .offset = AH_PLACE(tag, member, const char *)
+#define AH_TEXTS_AT(tag, member)   .type = AH_FIELD_TEXT, AH_LIST_OFFSETS(tag, member, const char **)
 #define AH_WORD_AT(tag, member, list)                                                                        \
     .type = AH_FIELD_WORD, .offset = offsetof(struct tag, member), .words = (list)
 #define AH_WORDS_AT(tag, member, list_)                                                                      \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two tables for the keys of config.json that we use: one for gpt2's spelling, one for the spelling shared by llama,
- * mistral, qwen2 and qwen3. huggingface_keys.c says what each key means in each family.
+ * Two tables for the keys of config.json that we use: one for gpt2's spelling, one for the spelling that all other
+ * families share. huggingface_keys.c says what each key means in each family.
  */
 #include "schemas/huggingface_internal.h"
 
@@ -40,6 +40,13 @@ enum { QWEN_MAX_WINDOW_LAYERS = 28 };
         .max_items = 10000                                                                                   \
     }
 
+#define FACTORS(key)                                                                                         \
+    {                                                                                                        \
+        .name = #key, AH_NUMBERS_AT(ah_huggingface_rope, key), .flags = OPTIONAL | AH_FIELD_ABOVE,           \
+        .max = 1e6, .max_items = 32768                                                                       \
+    }
+
+static const struct ah_field_table rope_table;
 static const struct ah_field rope_fields[] = {
     /* null is an error in these four keys, as in transformers 5 */
     {.name = "rope_type", AH_TEXT_AT(ah_huggingface_rope, rope_type), .flags = AH_FIELD_OPTIONAL},
@@ -60,6 +67,23 @@ static const struct ah_field rope_fields[] = {
      AH_COUNT_AT(ah_huggingface_rope, original_max_position_embeddings),
      .flags = OPTIONAL,
      .max = 268435456},
+    OPTIONAL_NUMBER(ah_huggingface_rope, "beta_fast", beta_fast, 1e6, 0),
+    OPTIONAL_NUMBER(ah_huggingface_rope, "beta_slow", beta_slow, 1e6, 0),
+    OPTIONAL_NUMBER(ah_huggingface_rope, "attention_factor", attention_factor, 1e6, -1),
+    OPTIONAL_NUMBER(ah_huggingface_rope, "mscale", mscale, 1e6, 0),
+    OPTIONAL_NUMBER(ah_huggingface_rope, "mscale_all_dim", mscale_all_dim, 1e6, 0),
+    {.name = "truncate",
+     AH_BOOL_AT(ah_huggingface_rope, truncate),
+     .flags = AH_FIELD_OPTIONAL,
+     .fallback = 1},
+    FACTORS(short_factor),
+    FACTORS(long_factor),
+    {.name = "full_attention",
+     AH_GROUP_AT(ah_huggingface_rope, full_attention, &rope_table),
+     .flags = OPTIONAL},
+    {.name = "sliding_attention",
+     AH_GROUP_AT(ah_huggingface_rope, sliding_attention, &rope_table),
+     .flags = OPTIONAL},
     {0}};
 static const struct ah_field_table rope_table = {
     .name = "rope", .bytes = sizeof(struct ah_huggingface_rope), .fields = rope_fields};
@@ -95,6 +119,7 @@ static const struct ah_field llama_fields[] = {
     OPTIONAL_SIZE("num_key_value_heads", kv_heads, 1, 65536, 0),
     OPTIONAL_SIZE("head_dim", head_dim, 1, 65536, 0),
     OPTIONAL_TEXT("hidden_act", activation),
+    OPTIONAL_TEXT("hidden_activation", gemma_activation),
     OPTIONAL_POSITIVE("rms_norm_eps", norm_epsilon, 1, 1e-6),
     OPTIONAL_POSITIVE("initializer_range", initializer_range, 10, 0.02),
     {.name = "pad_token_id",
@@ -106,6 +131,8 @@ static const struct ah_field llama_fields[] = {
     OPTIONAL_BOOL("attention_bias", attention_bias, 0),
     OPTIONAL_BOOL("mlp_bias", mlp_bias, 0),
     OPTIONAL_POSITIVE("rope_theta", rope_theta, 1e15, 0),
+    OPTIONAL_POSITIVE("rope_local_base_freq", local_theta, 1e15, 1e4),
+    OPTIONAL_SIZE("original_max_position_embeddings", original_positions, 1, 268435456, 4096),
     {.name = "rope_parameters",
      AH_GROUP_AT(ah_huggingface_config, rope_parameters, &rope_table),
      .flags = OPTIONAL},
@@ -116,15 +143,48 @@ static const struct ah_field llama_fields[] = {
     OPTIONAL_SIZE("sliding_window", sliding_window, 0, 268435456, 0),
     OPTIONAL_SIZE("max_window_layers", max_window_layers, 0, 10000, QWEN_MAX_WINDOW_LAYERS),
     LAYER_TYPES,
+    OPTIONAL_SIZE("sliding_window_pattern", window_pattern, 1, 10000, 6),
+    {.name = "no_rope_layers",
+     AH_COUNTS_AT(ah_huggingface_config, no_rope_layers),
+     .flags = OPTIONAL,
+     .max = 1,
+     .max_items = 10000},
+    OPTIONAL_SIZE("no_rope_layer_interval", no_rope_interval, 1, 10000, 4),
+    OPTIONAL_POSITIVE("query_pre_attn_scalar", query_scalar, 1e9, 256),
+    OPTIONAL_POSITIVE("attn_logit_softcapping", score_cap, 1e6, 0),
+    OPTIONAL_POSITIVE("final_logit_softcapping", logit_cap, 1e6, 0),
     OPTIONAL_NUMBER(ah_huggingface_config, "attention_dropout", attention_dropout, 1, 0),
+    OPTIONAL_NUMBER(ah_huggingface_config, "resid_pdrop", residual_dropout, 1, 0),
+    OPTIONAL_NUMBER(ah_huggingface_config, "embd_pdrop", embedding_dropout, 1, 0),
     {0}};
 static const struct ah_field_table llama_table = {
     .name = "llama", .bytes = sizeof(struct ah_huggingface_config), .fields = llama_fields};
 
+#define NO_PADDING AH_HUGGINGFACE_NO_PADDING
 const struct ah_huggingface_family ah_huggingface_families[] = {
-    [AH_FAMILY_GPT2] = {&gpt2_table, "GPT2LMHeadModel", 0, true, false},
-    [AH_FAMILY_LLAMA] = {&llama_table, "LlamaForCausalLM", 0, false, false},
-    [AH_FAMILY_MISTRAL] = {&llama_table, "MistralForCausalLM", 8, false, false},
-    [AH_FAMILY_QWEN2] = {&llama_table, "Qwen2ForCausalLM", 32, true, false},
-    [AH_FAMILY_QWEN3] = {&llama_table, "Qwen3ForCausalLM", 32, false, true},
+    [AH_FAMILY_GPT2] = {&gpt2_table, "GPT2LMHeadModel", .norm_epsilon = 1e-5, .padding = NO_PADDING,
+                        .tied = true, .qkv_bias = true},
+    [AH_FAMILY_LLAMA] = {&llama_table, "LlamaForCausalLM", .norm_epsilon = 1e-6, .theta = 1e4,
+                         .padding = NO_PADDING, .divides_width = true},
+    [AH_FAMILY_MISTRAL] = {&llama_table, "MistralForCausalLM", .kv_heads = 8, .norm_epsilon = 1e-6,
+                           .theta = 1e4, .window = 4096, .padding = NO_PADDING},
+    [AH_FAMILY_QWEN2] = {&llama_table, "Qwen2ForCausalLM", .kv_heads = 32, .norm_epsilon = 1e-6, .theta = 1e4,
+                         .window = 4096, .padding = NO_PADDING, .qkv_bias = true},
+    [AH_FAMILY_QWEN3] = {&llama_table, "Qwen3ForCausalLM", .kv_heads = 32, .head_dim = 128,
+                         .norm_epsilon = 1e-6, .theta = 1e4, .window = 4096, .padding = NO_PADDING,
+                         .qk_norm = true},
+    [AH_FAMILY_OLMO2] = {&llama_table, "Olmo2ForCausalLM", .norm_epsilon = 1e-5, .theta = 1e4, .padding = 1,
+                         .qk_norm = true, .qk_norm_whole = true, .norm_place = AH_NORM_AFTER},
+    [AH_FAMILY_SMOLLM3] = {&llama_table, "SmolLM3ForCausalLM", .kv_heads = 4, .norm_epsilon = 1e-6,
+                           .theta = 2e6, .padding = 128004, .tied = true},
+    [AH_FAMILY_PHI3] = {&llama_table, "Phi3ForCausalLM", .norm_epsilon = 1e-5, .theta = 1e4,
+                        .padding = 32000},
+    [AH_FAMILY_GEMMA2] = {&llama_table, "Gemma2ForCausalLM", .kv_heads = 4, .head_dim = 256,
+                          .norm_epsilon = 1e-6, .theta = 1e4, .window = 4096, .padding = 0, .tied = true,
+                          .divides_width = true, .scaled_embedding = true, .norm_offset = true,
+                          .norm_place = AH_NORM_AROUND},
+    [AH_FAMILY_GEMMA3] = {&llama_table, "Gemma3ForCausalLM", .kv_heads = 4, .head_dim = 256,
+                          .norm_epsilon = 1e-6, .theta = 1e6, .window = 4096, .padding = 0, .tied = true,
+                          .divides_width = true, .qk_norm = true, .scaled_embedding = true,
+                          .norm_offset = true, .norm_place = AH_NORM_AROUND},
 };

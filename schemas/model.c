@@ -16,9 +16,12 @@ const char *const ah_words_family[] = {AH_FAMILY_WORDS(WORD) NULL};
 const char *const ah_words_position[] = {AH_POSITION_WORDS(WORD) NULL};
 const char *const ah_words_rope[] = {AH_ROPE_WORDS(WORD) NULL};
 const char *const ah_words_model_norm[] = {AH_MODEL_NORM_WORDS(WORD) NULL};
+const char *const ah_words_norm_place[] = {AH_NORM_PLACE_WORDS(WORD) NULL};
 const char *const ah_words_model_activation[] = {AH_MODEL_ACTIVATION_WORDS(WORD) NULL};
 const char *const ah_words_lora_scaling[] = {AH_LORA_SCALING_WORDS(WORD) NULL};
 const char *const ah_words_lora[] = {AH_LORA_WORDS(WORD) NULL};
+
+enum { ROPE_FACTORS_MAX = 32768 /* pairs of the widest head */ };
 
 static const char *const kind_words[] = {"model", NULL};
 
@@ -28,6 +31,9 @@ static int rope_check(const void *group, struct ah_error *err)
     if (rope->kind == AH_ROPE_LLAMA3 && rope->low_freq_factor >= rope->high_freq_factor)
         return ah_meaning_fail_numbers(err, "low_freq_factor", rope->low_freq_factor,
                                        "must be below high_freq_factor", rope->high_freq_factor);
+    if (rope->n_short_factors != rope->n_long_factors)
+        return ah_meaning_fail_numbers(err, "short_factors", (double)rope->n_short_factors,
+                                       "factors, but long_factors has", (double)rope->n_long_factors);
     return AH_OK;
 }
 
@@ -41,44 +47,81 @@ static const struct ah_field rope_fields[] = {
      AH_WORD_AT(ah_model_rope, kind, ah_words_rope),
      .flags = AH_FIELD_OPTIONAL,
      .about = "How frequencies are scaled."},
-    {.name = "factor",
-     AH_NUMBER_AT(ah_model_rope, factor),
-     .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT | AH_FIELD_ABOVE,
-     .max = 1e6,
-     .about = "linear, llama3: divisor of positions."},
-    {.name = "low_freq_factor",
-     AH_NUMBER_AT(ah_model_rope, low_freq_factor),
-     .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT | AH_FIELD_ABOVE,
-     .max = 1e6,
-     .about = "llama3: where scaling begins."},
-    {.name = "high_freq_factor",
-     AH_NUMBER_AT(ah_model_rope, high_freq_factor),
-     .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT | AH_FIELD_ABOVE,
-     .max = 1e6,
-     .about = "llama3: where scaling is complete."},
+#define ROPE_NUMBER(member, about_)                                                                          \
+    {                                                                                                        \
+        .name = #member, AH_NUMBER_AT(ah_model_rope, member),                                                \
+        .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT | AH_FIELD_ABOVE, .max = 1e6, .about = (about_)     \
+    }
+#define ROPE_FACTORS(member, about_)                                                                         \
+    {                                                                                                        \
+        .name = #member, AH_NUMBERS_AT(ah_model_rope, member), .flags = AH_FIELD_OPTIONAL | AH_FIELD_ABOVE,  \
+        .max = 1e6, .max_items = ROPE_FACTORS_MAX, .about = (about_)                                         \
+    }
+    ROPE_NUMBER(factor, "linear, llama3, yarn: divisor of positions."),
+    ROPE_NUMBER(low_freq_factor, "llama3: where scaling begins."),
+    ROPE_NUMBER(high_freq_factor, "llama3: where scaling is complete."),
+    ROPE_NUMBER(beta_fast, "yarn: turns within the original positions above which a frequency is kept."),
+    ROPE_NUMBER(beta_slow, "yarn: turns within the original positions below which scaling is complete."),
+    {.name = "untruncated",
+     AH_BOOL_AT(ah_model_rope, untruncated),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "yarn: the range between beta_fast and beta_slow may end between two pairs."},
+    ROPE_NUMBER(attention_factor, "yarn, longrope: multiplies cosines and sines."),
     {.name = "original_positions",
      AH_COUNT_AT(ah_model_rope, original_positions),
      .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT,
      .min = 1,
      .max = 268435456,
-     .about = "llama3: positions of the model before scaling."},
+     .about = "llama3, yarn, longrope: positions of the model before scaling."},
+    ROPE_FACTORS(short_factors,
+                 "longrope: divisors of each pair's frequency, for sequences up to original_positions."),
+    ROPE_FACTORS(long_factors, "longrope: divisors of each pair's frequency, for longer sequences."),
     {0}};
-#define FACTOR_MISSING "is missing; this kind of rope needs it"
-#define FACTOR_SPARE   "does not belong to this kind of rope"
-static const struct ah_rule rope_rules[] = {
-    {"kind", "default", AH_RULE_FORBIDS, "factor", NULL, FACTOR_SPARE},
-    {"kind", "default", AH_RULE_FORBIDS, "low_freq_factor", NULL, FACTOR_SPARE},
-    {"kind", "default", AH_RULE_FORBIDS, "high_freq_factor", NULL, FACTOR_SPARE},
-    {"kind", "default", AH_RULE_FORBIDS, "original_positions", NULL, FACTOR_SPARE},
-    {"kind", "linear", AH_RULE_REQUIRES, "factor", NULL, FACTOR_MISSING},
-    {"kind", "linear", AH_RULE_FORBIDS, "low_freq_factor", NULL, FACTOR_SPARE},
-    {"kind", "linear", AH_RULE_FORBIDS, "high_freq_factor", NULL, FACTOR_SPARE},
-    {"kind", "linear", AH_RULE_FORBIDS, "original_positions", NULL, FACTOR_SPARE},
-    {"kind", "llama3", AH_RULE_REQUIRES, "factor", NULL, FACTOR_MISSING},
-    {"kind", "llama3", AH_RULE_REQUIRES, "low_freq_factor", NULL, FACTOR_MISSING},
-    {"kind", "llama3", AH_RULE_REQUIRES, "high_freq_factor", NULL, FACTOR_MISSING},
-    {"kind", "llama3", AH_RULE_REQUIRES, "original_positions", NULL, FACTOR_MISSING},
-    {0}};
+#define NEEDS(kind, field)                                                                                   \
+    {                                                                                                        \
+        "kind", kind, AH_RULE_REQUIRES, field, NULL, "is missing; this kind of rope needs it"                \
+    }
+#define SPARE(kind, field)                                                                                   \
+    {                                                                                                        \
+        "kind", kind, AH_RULE_FORBIDS, field, NULL, "does not belong to this kind of rope"                   \
+    }
+#define NO_WAVES(kind) SPARE(kind, "low_freq_factor"), SPARE(kind, "high_freq_factor")
+#define NO_BETAS(kind) SPARE(kind, "beta_fast"), SPARE(kind, "beta_slow")
+#define NO_LISTS(kind) SPARE(kind, "short_factors"), SPARE(kind, "long_factors")
+static const struct ah_rule rope_rules[] = {SPARE("default", "factor"),
+                                            NO_WAVES("default"),
+                                            NO_BETAS("default"),
+                                            SPARE("default", "attention_factor"),
+                                            SPARE("default", "original_positions"),
+                                            NO_LISTS("default"),
+                                            NEEDS("linear", "factor"),
+                                            NO_WAVES("linear"),
+                                            NO_BETAS("linear"),
+                                            SPARE("linear", "attention_factor"),
+                                            SPARE("linear", "original_positions"),
+                                            NO_LISTS("linear"),
+                                            NEEDS("llama3", "factor"),
+                                            NEEDS("llama3", "low_freq_factor"),
+                                            NEEDS("llama3", "high_freq_factor"),
+                                            NEEDS("llama3", "original_positions"),
+                                            NO_BETAS("llama3"),
+                                            SPARE("llama3", "attention_factor"),
+                                            NO_LISTS("llama3"),
+                                            NEEDS("yarn", "factor"),
+                                            NEEDS("yarn", "beta_fast"),
+                                            NEEDS("yarn", "beta_slow"),
+                                            NEEDS("yarn", "attention_factor"),
+                                            NEEDS("yarn", "original_positions"),
+                                            NO_WAVES("yarn"),
+                                            NO_LISTS("yarn"),
+                                            SPARE("longrope", "factor"),
+                                            NO_WAVES("longrope"),
+                                            NO_BETAS("longrope"),
+                                            NEEDS("longrope", "attention_factor"),
+                                            NEEDS("longrope", "original_positions"),
+                                            NEEDS("longrope", "short_factors"),
+                                            NEEDS("longrope", "long_factors"),
+                                            {0}};
 static const struct ah_field_table rope_table = {.name = "rope",
                                                  .about = "Rotary positions.",
                                                  .bytes = sizeof(struct ah_model_rope),
@@ -109,12 +152,9 @@ static const struct ah_field_table lora_table = {
 
 static int check_lora(const struct ah_model *model, struct ah_error *err)
 {
-    static const uint32_t apart = 1u << AH_LORA_Q | 1u << AH_LORA_K | 1u << AH_LORA_V;
-    const bool fused = model->family == AH_FAMILY_GPT2, gated = model->activation == AH_MODEL_SILU_GATED;
-    const uint32_t lacks = (fused ? apart : 1u << AH_LORA_QKV) | (gated ? 0 : 1u << AH_LORA_GATE);
     const struct ah_model_lora *lora = model->lora;
     for (size_t i = 0; lora && i < lora->n_on; i++) {
-        if (lacks >> lora->on[i] & 1)
+        if (!(ah_model_adaptable(model) >> lora->on[i] & 1))
             return ah_meaning_fail(err, "lora.on", "%s is no matrix of %s in files, so it has no adapter",
                                    ah_words_lora[lora->on[i]], ah_words_family[model->family]);
         if (i && lora->on[i] < lora->on[i - 1])
@@ -144,17 +184,38 @@ static int check_heads(const struct ah_model *model, struct ah_error *err)
     return AH_OK;
 }
 
+static int check_layers(const struct ah_model *model, const char *field, const uint64_t *layers, size_t n,
+                        struct ah_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (layers[i] >= model->layers)
+            return ah_meaning_fail_item(err, field, i, NULL, "%llu is not a layer; the last one is %llu",
+                                        (unsigned long long)layers[i], (unsigned long long)model->layers - 1);
+    return AH_OK;
+}
+
+/* Checks that longrope has a factor for each pair of a head. */
+static int check_factors(const struct ah_model *model, const char *field, const struct ah_model_rope *rope,
+                         struct ah_error *err)
+{
+    if (!rope || rope->kind != AH_ROPE_LONGROPE || rope->n_short_factors == model->head_dim / 2)
+        return AH_OK;
+    return ah_meaning_fail(err, field, "short_factors has %zu factors, but a head has %llu pairs",
+                           rope->n_short_factors, (unsigned long long)model->head_dim / 2);
+}
+
 static int model_check(const void *group, struct ah_error *err)
 {
     const struct ah_model *model = group;
     uint64_t parameters;
     int rc = check_heads(model, err);
     rc = rc ? rc : check_lora(model, err);
-    for (size_t i = 0; i < model->n_window_layers && !rc; i++)
-        if (model->window_layers[i] >= model->layers)
-            rc = ah_meaning_fail_item(
-                err, "window_layers", i, NULL, "%llu is not a layer; the last one is %llu",
-                (unsigned long long)model->window_layers[i], (unsigned long long)model->layers - 1);
+    rc = rc ? rc : check_layers(model, "window_layers", model->window_layers, model->n_window_layers, err);
+    rc =
+        rc ? rc
+           : check_layers(model, "unrotated_layers", model->unrotated_layers, model->n_unrotated_layers, err);
+    rc = rc ? rc : check_factors(model, "rope", model->rope, err);
+    rc = rc ? rc : check_factors(model, "window_rope", model->window_rope, err);
     if (!rc && model->padding_token != AH_MODEL_NO_PADDING && model->padding_token >= model->vocabulary)
         rc = ah_meaning_fail(err, "padding_token", "%llu is not a token; the last one is %llu",
                              (unsigned long long)model->padding_token,
@@ -185,13 +246,21 @@ static const struct ah_field model_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .about = "Rotary positions."},
     AH_ROW_WORD(ah_model, norm, ah_words_model_norm, "rms: without mean and bias; layer: with both."),
+    {.name = "norm_place",
+     AH_WORD_AT(ah_model, norm_place, ah_words_norm_place),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Where a layer's norms are: before attention and MLP, after them, or both (around)."},
+    {.name = "norm_offset",
+     AH_BOOL_AT(ah_model, norm_offset),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "The gains of norms are 1 + their weights."},
     {.name = "norm_epsilon",
      AH_NUMBER_AT(ah_model, norm_epsilon),
      .flags = AH_FIELD_ABOVE,
      .max = 1,
      .about = "Added to the variance."},
     AH_ROW_WORD(ah_model, activation, ah_words_model_activation,
-                "Activation of the MLP; silu_gated has a gate and an up projection."),
+                "Activation of the MLP; a gated one has a gate and an up projection."),
     {.name = "qkv_bias",
      AH_BOOL_AT(ah_model, qkv_bias),
      .flags = AH_FIELD_OPTIONAL,
@@ -208,6 +277,29 @@ static const struct ah_field model_fields[] = {
      AH_BOOL_AT(ah_model, qk_norm),
      .flags = AH_FIELD_OPTIONAL,
      .about = "An rms norm of each query and key head."},
+    {.name = "qk_norm_whole",
+     AH_BOOL_AT(ah_model, qk_norm_whole),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "qk_norm has one norm for all query heads together, and one for all key heads."},
+    {.name = "query_scalar",
+     AH_NUMBER_AT(ah_model, query_scalar),
+     .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT | AH_FIELD_ABOVE,
+     .max = 1e9,
+     .about = "Attention divides scores by its square root; absent: by that of head_dim."},
+    {.name = "score_cap",
+     AH_NUMBER_AT(ah_model, score_cap),
+     .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT | AH_FIELD_ABOVE,
+     .max = 1e6,
+     .about = "Scores s of attention become cap * tanh(s / cap); absent: no cap."},
+    {.name = "logit_cap",
+     AH_NUMBER_AT(ah_model, logit_cap),
+     .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT | AH_FIELD_ABOVE,
+     .max = 1e6,
+     .about = "Logits x become cap * tanh(x / cap); absent: no cap."},
+    {.name = "embedding_scaled",
+     AH_BOOL_AT(ah_model, embedding_scaled),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Rows of the embedding are multiplied by sqrt(width), rounded to the type of training."},
     {.name = "tied",
      AH_BOOL_AT(ah_model, tied),
      .flags = AH_FIELD_OPTIONAL,
@@ -223,6 +315,16 @@ static const struct ah_field model_fields[] = {
      .max = 9999,
      .max_items = 10000,
      .about = "Layers (from 0) that have the window; absent: all."},
+    {.name = "window_rope",
+     AH_GROUP_AT(ah_model, window_rope, &rope_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Rotary positions of the layers with the window; absent: those of rope."},
+    {.name = "unrotated_layers",
+     AH_COUNTS_AT(ah_model, unrotated_layers),
+     .flags = AH_FIELD_OPTIONAL | AH_FIELD_UNIQUE,
+     .max = 9999,
+     .max_items = 10000,
+     .about = "Layers (from 0) without rotary positions; absent: none."},
     {.name = "padding_token",
      AH_COUNT_AT(ah_model, padding_token),
      .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT,
@@ -250,35 +352,96 @@ static const struct ah_field model_fields[] = {
 static const struct ah_rule model_rules[] = {
     {"position", "rope", AH_RULE_REQUIRES, "rope", NULL, "is missing; position is rope"},
     {"position", "learned", AH_RULE_FORBIDS, "rope", NULL, "does not go with learned positions"},
+    {"position", "learned", AH_RULE_FORBIDS, "unrotated_layers", NULL, "does not go with learned positions"},
     {"window_layers", NULL, AH_RULE_REQUIRES, "window", NULL, "is missing; window_layers needs it"},
-    {"family", "gpt2", AH_RULE_IS, "position", "learned", "must be learned in gpt2"},
-    {"family", "gpt2", AH_RULE_IS, "norm", "layer", "must be layer in gpt2"},
-    {"family", "gpt2", AH_RULE_IS_NOT, "activation", "silu_gated", "must not be gated in gpt2"},
-    {"family", "gpt2", AH_RULE_IS, "qkv_bias", "true", "must be true in gpt2"},
-    {"family", "gpt2", AH_RULE_IS, "attention_output_bias", "true", "must be true in gpt2"},
-    {"family", "gpt2", AH_RULE_IS, "mlp_bias", "true", "must be true in gpt2"},
-    {"family", "gpt2", AH_RULE_IS, "qk_norm", "false", "must be false in gpt2"},
-#define GATED_FAMILY(name)                                                                                   \
-    {"family", name, AH_RULE_IS, "position", "rope", "must be rope in " name},                               \
-        {"family", name, AH_RULE_IS, "norm", "rms", "must be rms in " name},                                 \
+    {"window_rope", NULL, AH_RULE_REQUIRES, "window", NULL, "is missing; window_rope needs it"},
+    {"window_rope", NULL, AH_RULE_REQUIRES, "rope", NULL, "is missing; window_rope needs it"},
+    {"qk_norm_whole", "true", AH_RULE_IS, "qk_norm", "true", "must be true; qk_norm_whole needs it"},
+#define IS(family, field, word)                                                                              \
     {                                                                                                        \
-        "family", name, AH_RULE_IS, "activation", "silu_gated", "must be silu_gated in " name                \
+        "family", family, AH_RULE_IS, field, word, "must be " word " in " family                             \
     }
-    GATED_FAMILY("llama"),
-    GATED_FAMILY("mistral"),
-    GATED_FAMILY("qwen2"),
-    GATED_FAMILY("qwen3"),
-    {"family", "llama", AH_RULE_IS, "qk_norm", "false", "must be false in llama"},
-    {"family", "mistral", AH_RULE_IS, "qk_norm", "false", "must be false in mistral"},
-    {"family", "mistral", AH_RULE_IS, "qkv_bias", "false", "must be false in mistral"},
-    {"family", "mistral", AH_RULE_IS, "attention_output_bias", "false", "must be false in mistral"},
-    {"family", "mistral", AH_RULE_IS, "mlp_bias", "false", "must be false in mistral"},
-    {"family", "qwen2", AH_RULE_IS, "qk_norm", "false", "must be false in qwen2"},
-    {"family", "qwen2", AH_RULE_IS, "qkv_bias", "true", "must be true in qwen2"},
-    {"family", "qwen2", AH_RULE_IS, "attention_output_bias", "false", "must be false in qwen2"},
-    {"family", "qwen2", AH_RULE_IS, "mlp_bias", "false", "must be false in qwen2"},
-    {"family", "qwen3", AH_RULE_IS, "qk_norm", "true", "must be true in qwen3"},
-    {"family", "qwen3", AH_RULE_IS, "mlp_bias", "false", "must be false in qwen3"},
+#define NOT(family, field, word)                                                                             \
+    {                                                                                                        \
+        "family", family, AH_RULE_IS_NOT, field, word, "must not be " word " in " family                     \
+    }
+#define NONE(family, field)                                                                                  \
+    {                                                                                                        \
+        "family", family, AH_RULE_FORBIDS, field, NULL, "does not belong to " family                         \
+    }
+/* rms norms, before attention and MLP, without offset; rotary positions; no biases but those allowed later */
+#define PLAIN_NORMS(family) IS(family, "norm_place", "before"), IS(family, "norm_offset", "false")
+#define NO_CAPS(family)                                                                                      \
+    NONE(family, "query_scalar"), NONE(family, "score_cap"), NONE(family, "logit_cap"),                      \
+        IS(family, "embedding_scaled", "false"), NONE(family, "window_rope")
+#define ROPED(family)       IS(family, "position", "rope"), IS(family, "norm", "rms")
+#define SILU(family)        ROPED(family), IS(family, "activation", "silu_gated"), NO_CAPS(family)
+#define PER_HEAD(family)    IS(family, "qk_norm_whole", "false")
+#define NO_QK_NORM(family)  IS(family, "qk_norm", "false")
+#define NO_MLP_BIAS(family) IS(family, "mlp_bias", "false")
+#define NO_BIASES(family)                                                                                    \
+    IS(family, "qkv_bias", "false"), IS(family, "attention_output_bias", "false"), NO_MLP_BIAS(family)
+#define ALL_ROTATED(family) NONE(family, "unrotated_layers")
+    IS("gpt2", "position", "learned"),
+    IS("gpt2", "norm", "layer"),
+    NOT("gpt2", "activation", "silu_gated"),
+    NOT("gpt2", "activation", "gelu_tanh_gated"),
+    IS("gpt2", "qkv_bias", "true"),
+    IS("gpt2", "attention_output_bias", "true"),
+    IS("gpt2", "mlp_bias", "true"),
+    NO_QK_NORM("gpt2"),
+    PLAIN_NORMS("gpt2"),
+    NO_CAPS("gpt2"),
+    SILU("llama"),
+    PLAIN_NORMS("llama"),
+    NO_QK_NORM("llama"),
+    ALL_ROTATED("llama"),
+    SILU("mistral"),
+    PLAIN_NORMS("mistral"),
+    NO_QK_NORM("mistral"),
+    NO_BIASES("mistral"),
+    ALL_ROTATED("mistral"),
+    SILU("qwen2"),
+    PLAIN_NORMS("qwen2"),
+    NO_QK_NORM("qwen2"),
+    IS("qwen2", "qkv_bias", "true"),
+    IS("qwen2", "attention_output_bias", "false"),
+    NO_MLP_BIAS("qwen2"),
+    ALL_ROTATED("qwen2"),
+    SILU("qwen3"),
+    PLAIN_NORMS("qwen3"),
+    IS("qwen3", "qk_norm", "true"),
+    PER_HEAD("qwen3"),
+    NO_MLP_BIAS("qwen3"),
+    ALL_ROTATED("qwen3"),
+    SILU("olmo2"),
+    IS("olmo2", "norm_place", "after"),
+    IS("olmo2", "norm_offset", "false"),
+    IS("olmo2", "qk_norm", "true"),
+    IS("olmo2", "qk_norm_whole", "true"),
+    NO_MLP_BIAS("olmo2"),
+    NONE("olmo2", "window"),
+    ALL_ROTATED("olmo2"),
+    SILU("smollm3"),
+    PLAIN_NORMS("smollm3"),
+    NO_QK_NORM("smollm3"),
+    SILU("phi3"),
+    PLAIN_NORMS("phi3"),
+    NO_QK_NORM("phi3"),
+    NO_BIASES("phi3"),
+    NONE("phi3", "window_layers"),
+    ALL_ROTATED("phi3"),
+#define GEMMA(family)                                                                                        \
+    ROPED(family), IS(family, "activation", "gelu_tanh_gated"), IS(family, "norm_place", "around"),          \
+        IS(family, "norm_offset", "true"), IS(family, "embedding_scaled", "true"), NO_MLP_BIAS(family),      \
+        ALL_ROTATED(family)
+    GEMMA("gemma2"),
+    NO_QK_NORM("gemma2"),
+    NONE("gemma3_text", "score_cap"),
+    NONE("gemma2", "window_rope"),
+    GEMMA("gemma3_text"),
+    IS("gemma3_text", "qk_norm", "true"),
+    PER_HEAD("gemma3_text"),
     {0}};
 
 const struct ah_field_table ah_model_table = {.name = "model",

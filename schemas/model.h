@@ -24,19 +24,26 @@
 /* clang-format off */
 #define AH_FAMILY_WORDS(X)                                                                                   \
     X(AH_FAMILY_GPT2, "gpt2") X(AH_FAMILY_LLAMA, "llama") X(AH_FAMILY_MISTRAL, "mistral")                    \
-    X(AH_FAMILY_QWEN2, "qwen2") X(AH_FAMILY_QWEN3, "qwen3")
+    X(AH_FAMILY_QWEN2, "qwen2") X(AH_FAMILY_QWEN3, "qwen3") X(AH_FAMILY_OLMO2, "olmo2")                      \
+    X(AH_FAMILY_SMOLLM3, "smollm3") X(AH_FAMILY_PHI3, "phi3") X(AH_FAMILY_GEMMA2, "gemma2")                  \
+    X(AH_FAMILY_GEMMA3, "gemma3_text")
 #define AH_POSITION_WORDS(X) X(AH_POSITION_LEARNED, "learned") X(AH_POSITION_ROPE, "rope")
 #define AH_ROPE_WORDS(X)                                                                                     \
-    X(AH_ROPE_DEFAULT, "default") X(AH_ROPE_LINEAR, "linear") X(AH_ROPE_LLAMA3, "llama3")
+    X(AH_ROPE_DEFAULT, "default") X(AH_ROPE_LINEAR, "linear") X(AH_ROPE_LLAMA3, "llama3")                    \
+    X(AH_ROPE_YARN, "yarn") X(AH_ROPE_LONGROPE, "longrope")
 #define AH_MODEL_NORM_WORDS(X) X(AH_MODEL_NORM_RMS, "rms") X(AH_MODEL_NORM_LAYER, "layer")
+#define AH_NORM_PLACE_WORDS(X)                                                                               \
+    X(AH_NORM_BEFORE, "before") X(AH_NORM_AFTER, "after") X(AH_NORM_AROUND, "around")
 #define AH_MODEL_ACTIVATION_WORDS(X)                                                                         \
-    X(AH_MODEL_GELU_TANH, "gelu_tanh") X(AH_MODEL_GELU, "gelu") X(AH_MODEL_SILU_GATED, "silu_gated")
+    X(AH_MODEL_GELU_TANH, "gelu_tanh") X(AH_MODEL_GELU, "gelu") X(AH_MODEL_SILU_GATED, "silu_gated")         \
+    X(AH_MODEL_GELU_TANH_GATED, "gelu_tanh_gated")
 #define AH_LORA_SCALING_WORDS(X)                                                                             \
     X(AH_LORA_STANDARD, "standard") X(AH_LORA_RANK_STABILIZED, "rank_stabilized")
 #define AH_LORA_WORDS(X)                                                                                     \
     X(AH_LORA_Q, "attention.q") X(AH_LORA_K, "attention.k") X(AH_LORA_V, "attention.v")                      \
     X(AH_LORA_QKV, "attention.qkv") X(AH_LORA_OUTPUT, "attention.output")                                    \
-    X(AH_LORA_GATE, "mlp.gate") X(AH_LORA_UP, "mlp.up") X(AH_LORA_DOWN, "mlp.down")
+    X(AH_LORA_GATE, "mlp.gate") X(AH_LORA_UP, "mlp.up") X(AH_LORA_GATE_UP, "mlp.gate_up")                    \
+    X(AH_LORA_DOWN, "mlp.down")
 /* clang-format on */
 
 #define AH_WORD_VALUE(value, word) value,
@@ -44,6 +51,7 @@ enum ah_family { AH_FAMILY_WORDS(AH_WORD_VALUE) };
 enum ah_position { AH_POSITION_WORDS(AH_WORD_VALUE) };
 enum ah_rope { AH_ROPE_WORDS(AH_WORD_VALUE) };
 enum ah_model_norm { AH_MODEL_NORM_WORDS(AH_WORD_VALUE) };
+enum ah_norm_place { AH_NORM_PLACE_WORDS(AH_WORD_VALUE) };
 enum ah_model_activation { AH_MODEL_ACTIVATION_WORDS(AH_WORD_VALUE) };
 enum ah_lora_scaling { AH_LORA_SCALING_WORDS(AH_WORD_VALUE) };
 enum ah_lora { AH_LORA_WORDS(AH_WORD_VALUE) AH_LORA_MATRICES };
@@ -53,18 +61,28 @@ extern const char *const ah_words_family[];
 extern const char *const ah_words_position[];
 extern const char *const ah_words_rope[];
 extern const char *const ah_words_model_norm[];
+extern const char *const ah_words_norm_place[];
 extern const char *const ah_words_model_activation[];
 extern const char *const ah_words_lora_scaling[];
 extern const char *const ah_words_lora[];
 
-/* Rotary positions. Angles are position * theta^(-2i/head_dim), with frequencies scaled as `kind` says. */
+/* Rotary positions. Angles are position * theta^(-2i/head_dim), with frequencies scaled as `kind` says
+ * (runtime/train/angles.c). What a kind does not have is 0. */
 struct ah_model_rope {
     double theta;
     enum ah_rope kind;
-    double factor; /* linear, llama3: positions are divided by it; else 0 */
+    double factor; /* linear, llama3, yarn: positions are divided by it */
     double low_freq_factor;
     double high_freq_factor;
-    uint64_t original_positions; /* llama3: positions of the model before scaling; else 0 */
+    double beta_fast;            /* yarn: waves that turn more often keep their frequency */
+    double beta_slow;            /* yarn: waves that turn less often are scaled in full */
+    bool untruncated;            /* yarn: the range between them may end between two pairs */
+    double attention_factor;     /* yarn, longrope: multiplies cosines and sines */
+    uint64_t original_positions; /* llama3, yarn, longrope: positions of the model before scaling */
+    double *short_factors;       /* longrope: divisors of each pair's frequency for sequences up to */
+    size_t n_short_factors;      /* original_positions */
+    double *long_factors;        /* longrope: those for longer sequences */
+    size_t n_long_factors;
 };
 
 /* Adapters (LoRA). Beside a matrix W with an adapter, a layer has A (rank, inputs) and B (outputs, rank), and computes
@@ -92,16 +110,27 @@ struct ah_model {
     enum ah_position position;
     struct ah_model_rope *rope; /* NULL unless position is rope */
     enum ah_model_norm norm;
+    enum ah_norm_place
+        norm_place;   /* of the norms of a layer: before attention and MLP, after them, or both */
+    bool norm_offset; /* the gains of norms are 1 + their weights */
     double norm_epsilon;
     enum ah_model_activation activation;
     bool qkv_bias;
     bool attention_output_bias;
     bool mlp_bias;
     bool qk_norm;            /* an rms norm of each query and key head */
+    bool qk_norm_whole;      /* one norm for all query heads together, one for all key heads */
+    double query_scalar;     /* scores are divided by its square root; 0: by that of head_dim */
+    double score_cap;        /* scores s of attention become cap * tanh(s / cap); 0: no cap */
+    double logit_cap;        /* so do logits */
+    bool embedding_scaled;   /* rows of the embedding times sqrt(width), rounded to the type of training */
     bool tied;               /* the head's projection is the embedding's table */
     uint64_t window;         /* tokens that attention sees; 0: all */
     uint64_t *window_layers; /* layers with the window; empty: all */
     size_t n_window_layers;
+    struct ah_model_rope *window_rope; /* the rotary positions of layers with the window; NULL: `rope` */
+    uint64_t *unrotated_layers;        /* layers without rotary positions */
+    size_t n_unrotated_layers;
     uint64_t padding_token;   /* token whose row of the embedding has no gradient, or AH_MODEL_NO_PADDING */
     double initializer_range; /* standard deviation of freshly initialised matrices */
     double dropout; /* largest dropout rate of the original; only recorded, since we train without dropout */
@@ -115,7 +144,7 @@ enum ah_block_kind { AH_BLOCK_EMBEDDING, AH_BLOCK_LAYER, AH_BLOCK_HEAD };
 enum { AH_MODEL_NO_PADDING = 268435456 /* above every token */, AH_LORA_RANK_MAX = 4096 };
 #define AH_LORA_ALPHA_MIN 1e-6
 #define AH_LORA_ALPHA_MAX 1e6
-enum { AH_MODEL_TENSORS_MAX = 24, AH_MODEL_GROUPS_MAX = 4 };
+enum { AH_MODEL_TENSORS_MAX = 24, AH_MODEL_GROUPS_MAX = 6 };
 
 struct ah_model_tensor {
     const char *name; /* "attention.qkv.weight" */
@@ -136,7 +165,10 @@ size_t ah_model_tensors(const struct ah_model *model, enum ah_block_kind kind,
 uint32_t ah_model_adapted(const struct ah_model *model);
 double ah_model_lora_scale(const struct ah_model *model);
 
-/* Return the number of outputs of a matrix that may have an adapter. */
+/* Returns the matrices that may have an adapter, a bit for each: those that are separate in files of the family. */
+uint32_t ah_model_adaptable(const struct ah_model *model);
+
+/* Returns the number of outputs of a matrix that may have an adapter. */
 uint64_t ah_model_lora_outputs(const struct ah_model *model, enum ah_lora matrix);
 
 /* Return the number of parameters. ah_model_count() is for models not read from a document: AH_E_DOCUMENT at 2^53. */
@@ -148,13 +180,27 @@ int ah_model_count(const struct ah_model *model, uint64_t *ret_parameters, struc
 uint64_t ah_model_blocks(const struct ah_model *model);
 enum ah_block_kind ah_model_block_kind(const struct ah_model *model, uint64_t block);
 
-/* True if attention in this layer (from 0) sees only a window. */
-bool ah_model_layer_windowed(const struct ah_model *model, uint64_t layer);
+/* How layers differ: attention sees only a window; queries and keys are not rotated. */
+struct ah_model_ways {
+    bool windowed;
+    bool unrotated;
+};
+
+/* Return the ways of a layer (from 0); of all layers, in an array of `layers` items that is zero. */
+struct ah_model_ways ah_model_layer_ways(const struct ah_model *model, uint64_t layer);
+void ah_model_list_ways(const struct ah_model *model, struct ah_model_ways *ret_ways);
+
+/* True if the MLP has a gate; if gate and up are one matrix in files, and so one of our tensors, "mlp.gate_up.weight";
+ * if q, k and v are one matrix in files (they are one tensor of ours in any case). */
+bool ah_model_gated(const struct ah_model *model);
+bool ah_model_joins_mlp(const struct ah_model *model);
+bool ah_model_joins_qkv(const struct ah_model *model);
 
 struct ah_model_group {
-    const char *name; /* "embedding", "layer", "layer_windowed", "head" */
+    const char *
+        name; /* "embedding", "layer", "layer_windowed", "layer_unrotated", "layer_windowed_unrotated", "head" */
     enum ah_block_kind kind;
-    bool windowed;
+    struct ah_model_ways ways;
     uint64_t first;      /* its lowest block */
     uint64_t blocks;     /* number of blocks */
     uint64_t parameters; /* per block */

@@ -41,6 +41,15 @@ uint32_t ah_model_adapted(const struct ah_model *model)
     return adapted;
 }
 
+uint32_t ah_model_adaptable(const struct ah_model *model)
+{
+    static const uint32_t apart = 1u << AH_LORA_Q | 1u << AH_LORA_K | 1u << AH_LORA_V;
+    const uint32_t qkv = ah_model_joins_qkv(model) ? 1u << AH_LORA_QKV : apart;
+    const uint32_t gate = ah_model_gated(model) ? 1u << AH_LORA_GATE : 0;
+    const uint32_t mlp = ah_model_joins_mlp(model) ? 1u << AH_LORA_GATE_UP : gate | 1u << AH_LORA_UP;
+    return qkv | mlp | 1u << AH_LORA_OUTPUT | 1u << AH_LORA_DOWN;
+}
+
 double ah_model_lora_scale(const struct ah_model *model)
 {
     const struct ah_model_lora *lora = model->lora;
@@ -59,6 +68,7 @@ uint64_t ah_model_lora_outputs(const struct ah_model *model, enum ah_lora matrix
                                                 [AH_LORA_OUTPUT] = model->width,
                                                 [AH_LORA_GATE] = model->mlp_width,
                                                 [AH_LORA_UP] = model->mlp_width,
+                                                [AH_LORA_GATE_UP] = 2 * model->mlp_width,
                                                 [AH_LORA_DOWN] = model->width};
     return outputs[matrix];
 }
@@ -93,36 +103,54 @@ static void layer_adapters(const struct ah_model *model, struct tensors *tensors
          1u << AH_LORA_Q | 1u << AH_LORA_K | 1u << AH_LORA_V | 1u << AH_LORA_QKV, model->width},
         {"attention.output.lora_a", "attention.output.lora_b", 1u << AH_LORA_OUTPUT,
          model->heads * model->head_dim},
-        {"mlp.gate_up.lora_a", "mlp.gate_up.lora_b", 1u << AH_LORA_GATE | 1u << AH_LORA_UP, model->width},
+        {"mlp.gate_up.lora_a", "mlp.gate_up.lora_b",
+         1u << AH_LORA_GATE | 1u << AH_LORA_UP | 1u << AH_LORA_GATE_UP, model->width},
         {"mlp.down.lora_a", "mlp.down.lora_b", 1u << AH_LORA_DOWN, model->mlp_width}};
     for (size_t i = 0; model->lora && i < sizeof adapters / sizeof *adapters; i++)
         adapter_tensors(model, &adapters[i], tensors);
 }
 
-static void layer_tensors(const struct ah_model *model, struct tensors *tensors)
+/* Adds the matrices of the MLP that make its activation. */
+static void mlp_inputs(const struct ah_model *model, struct tensors *tensors)
 {
-    bool norm_bias = model->norm == AH_MODEL_NORM_LAYER;
-    bool gated = model->activation == AH_MODEL_SILU_GATED;
-    uint64_t query = model->heads * model->head_dim;
-    uint64_t qkv = query + 2 * model->kv_heads * model->head_dim;
-
-    vector(tensors, "attention_norm.weight", model->width);
-    vector_if(tensors, norm_bias, "attention_norm.bias", model->width);
-    matrix(tensors, "attention.qkv.weight", qkv, model->width);
-    vector_if(tensors, model->qkv_bias, "attention.qkv.bias", qkv);
-    vector_if(tensors, model->qk_norm, "attention.q_norm.weight", model->head_dim);
-    vector_if(tensors, model->qk_norm, "attention.k_norm.weight", model->head_dim);
-    matrix(tensors, "attention.output.weight", model->width, query);
-    vector_if(tensors, model->attention_output_bias, "attention.output.bias", model->width);
-    vector(tensors, "mlp_norm.weight", model->width);
-    vector_if(tensors, norm_bias, "mlp_norm.bias", model->width);
+    const bool gated = ah_model_gated(model);
+    if (ah_model_joins_mlp(model)) {
+        matrix(tensors, "mlp.gate_up.weight", 2 * model->mlp_width, model->width);
+        return;
+    }
     if (gated)
         matrix(tensors, "mlp.gate.weight", model->mlp_width, model->width);
     vector_if(tensors, gated && model->mlp_bias, "mlp.gate.bias", model->mlp_width);
     matrix(tensors, "mlp.up.weight", model->mlp_width, model->width);
     vector_if(tensors, model->mlp_bias, "mlp.up.bias", model->mlp_width);
+}
+
+static void layer_tensors(const struct ah_model *model, struct tensors *tensors)
+{
+    const bool before = model->norm_place != AH_NORM_AFTER, after = model->norm_place != AH_NORM_BEFORE;
+    const bool norm_bias = model->norm == AH_MODEL_NORM_LAYER;
+    const uint64_t query = model->heads * model->head_dim, key = model->kv_heads * model->head_dim;
+    const uint64_t qkv = query + 2 * key;
+
+    vector_if(tensors, before, "attention_norm.weight", model->width);
+    vector_if(tensors, before && norm_bias, "attention_norm.bias", model->width);
+    matrix(tensors, "attention.qkv.weight", qkv, model->width);
+    vector_if(tensors, model->qkv_bias, "attention.qkv.bias", qkv);
+    vector_if(tensors, model->qk_norm, "attention.q_norm.weight",
+              model->qk_norm_whole ? query : model->head_dim);
+    vector_if(tensors, model->qk_norm, "attention.k_norm.weight",
+              model->qk_norm_whole ? key : model->head_dim);
+    matrix(tensors, "attention.output.weight", model->width, query);
+    vector_if(tensors, model->attention_output_bias, "attention.output.bias", model->width);
+    vector_if(tensors, after, "attention_post_norm.weight", model->width);
+    vector_if(tensors, after && norm_bias, "attention_post_norm.bias", model->width);
+    vector_if(tensors, before, "mlp_norm.weight", model->width);
+    vector_if(tensors, before && norm_bias, "mlp_norm.bias", model->width);
+    mlp_inputs(model, tensors);
     matrix(tensors, "mlp.down.weight", model->width, model->mlp_width);
     vector_if(tensors, model->mlp_bias, "mlp.down.bias", model->width);
+    vector_if(tensors, after, "mlp_post_norm.weight", model->width);
+    vector_if(tensors, after && norm_bias, "mlp_post_norm.bias", model->width);
     layer_adapters(model, tensors);
 }
 
@@ -206,31 +234,79 @@ enum ah_block_kind ah_model_block_kind(const struct ah_model *model, uint64_t bl
     return block <= model->layers ? AH_BLOCK_LAYER : AH_BLOCK_HEAD;
 }
 
-bool ah_model_layer_windowed(const struct ah_model *model, uint64_t layer)
+/* ---- ways of layers ---- */
+
+bool ah_model_gated(const struct ah_model *model)
 {
-    if (!model->window || !model->n_window_layers)
-        return model->window != 0;
-    for (size_t i = 0; i < model->n_window_layers; i++)
-        if (model->window_layers[i] == layer)
+    return model->activation == AH_MODEL_SILU_GATED || model->activation == AH_MODEL_GELU_TANH_GATED;
+}
+
+bool ah_model_joins_mlp(const struct ah_model *model)
+{
+    return model->family == AH_FAMILY_PHI3;
+}
+
+bool ah_model_joins_qkv(const struct ah_model *model)
+{
+    return model->family == AH_FAMILY_GPT2 || model->family == AH_FAMILY_PHI3;
+}
+
+void ah_model_list_ways(const struct ah_model *model, struct ah_model_ways *ret_ways)
+{
+    for (uint64_t layer = 0; layer < model->layers; layer++)
+        ret_ways[layer].windowed = model->window && !model->n_window_layers;
+    for (size_t i = 0; model->window && i < model->n_window_layers; i++)
+        if (model->window_layers[i] < model->layers)
+            ret_ways[model->window_layers[i]].windowed = true;
+    for (size_t i = 0; i < model->n_unrotated_layers; i++)
+        if (model->unrotated_layers[i] < model->layers)
+            ret_ways[model->unrotated_layers[i]].unrotated = true;
+}
+
+static bool lists(const uint64_t *layers, size_t n, uint64_t layer)
+{
+    for (size_t i = 0; i < n; i++)
+        if (layers[i] == layer)
             return true;
     return false;
 }
 
+struct ah_model_ways ah_model_layer_ways(const struct ah_model *model, uint64_t layer)
+{
+    return (struct ah_model_ways){
+        .windowed = model->window &&
+                    (!model->n_window_layers || lists(model->window_layers, model->n_window_layers, layer)),
+        .unrotated = lists(model->unrotated_layers, model->n_unrotated_layers, layer)};
+}
+
+static bool same_group(const struct ah_model_group *group, enum ah_block_kind kind, struct ah_model_ways ways)
+{
+    return group->kind == kind && group->ways.windowed == ways.windowed &&
+           group->ways.unrotated == ways.unrotated;
+}
+
 size_t ah_model_groups(const struct ah_model *model, struct ah_model_group ret_groups[AH_MODEL_GROUPS_MAX])
 {
+    static const char *const kinds[] = {"embedding", "layer", "head"};
+    static const char *const layers[2][2] = {{"layer", "layer_unrotated"},
+                                             {"layer_windowed", "layer_windowed_unrotated"}};
     size_t n = 0;
     for (uint64_t block = 0; block < ah_model_blocks(model); block++) {
-        enum ah_block_kind kind = ah_model_block_kind(model, block);
-        bool windowed = kind == AH_BLOCK_LAYER && ah_model_layer_windowed(model, block - 1);
+        const enum ah_block_kind kind = ah_model_block_kind(model, block);
+        const bool layer = kind == AH_BLOCK_LAYER;
+        const struct ah_model_ways ways =
+            layer ? ah_model_layer_ways(model, block - 1) : (struct ah_model_ways){0};
         size_t i = 0;
-        while (i < n && (ret_groups[i].kind != kind || ret_groups[i].windowed != windowed))
+        while (i < n && !same_group(&ret_groups[i], kind, ways))
             i++;
-        if (i == n) {
-            static const char *const names[] = {"embedding", "layer", "head"};
+        if (i == n)
             ret_groups[n++] =
-                (struct ah_model_group){windowed ? "layer_windowed" : names[kind], kind, windowed, block, 0,
+                (struct ah_model_group){layer ? layers[ways.windowed][ways.unrotated] : kinds[kind],
+                                        kind,
+                                        ways,
+                                        block,
+                                        0,
                                         ah_model_block_parameters(model, kind)};
-        }
         ret_groups[i].blocks++;
     }
     return n;

@@ -30,6 +30,14 @@ static const char *print_exact(char out[DIGITS_MAX], uint64_t value)
     return out;
 }
 
+static void put_scaling(struct ah_buffer *text, const struct ah_model_rope *rope)
+{
+    if (rope->kind == AH_ROPE_LONGROPE)
+        ah_buffer_printf(text, ", longrope beyond %" PRIu64 " positions", rope->original_positions);
+    else if (rope->kind != AH_ROPE_DEFAULT)
+        ah_buffer_printf(text, ", %s scaling by %g", ah_words_rope[rope->kind], rope->factor);
+}
+
 static void put_positions(struct ah_table *facts, const struct ah_model *model)
 {
     ah_table_cell(facts, "positions");
@@ -37,12 +45,18 @@ static void put_positions(struct ah_table *facts, const struct ah_model *model)
         ah_table_cell(facts, "%" PRIu64 ", %s", model->max_positions, ah_words_position[model->position]);
         return;
     }
-    char factor[48] = "";
-    if (model->rope->kind != AH_ROPE_DEFAULT)
-        snprintf(factor, sizeof factor, ", %s scaling by %g", ah_words_rope[model->rope->kind],
-                 model->rope->factor);
-    ah_table_cell(facts, "%" PRIu64 ", rope with theta %g%s", model->max_positions, model->rope->theta,
-                  factor);
+    struct ah_buffer text = {0};
+    ah_buffer_printf(&text, "%" PRIu64 ", rope with theta %g", model->max_positions, model->rope->theta);
+    put_scaling(&text, model->rope);
+    if (model->window_rope) {
+        ah_buffer_printf(&text, "; in layers with a window theta %g", model->window_rope->theta);
+        put_scaling(&text, model->window_rope);
+    }
+    if (model->n_unrotated_layers)
+        ah_buffer_printf(&text, "; none in %zu layers", model->n_unrotated_layers);
+    ah_table_cell(facts, "%s", text.failed ? "" : text.data);
+    facts->failed = facts->failed || text.failed;
+    ah_buffer_release(&text);
 }
 
 static void put_extras(struct ah_table *facts, const struct ah_model *model)
@@ -56,6 +70,10 @@ static void put_extras(struct ah_table *facts, const struct ah_model *model)
         {model->attention_output_bias, "bias on the attention output"},
         {model->mlp_bias, "bias in the MLP"},
         {model->qk_norm, "norm of q and k"},
+        {model->norm_offset, "gains of 1 + weight"},
+        {model->embedding_scaled, "scaled embedding"},
+        {model->score_cap > 0, "capped scores"},
+        {model->logit_cap > 0, "capped logits"},
     };
     char text[256] = "";
     for (size_t i = 0; i < sizeof extras / sizeof extras[0]; i++)
@@ -105,7 +123,11 @@ static void put_facts(struct ah_cli *cli, const struct ah_model *model)
     ah_table_cell(&facts, "width %" PRIu64 ", %s", model->mlp_width,
                   ah_words_model_activation[model->activation]);
     ah_table_cell(&facts, "norm");
-    ah_table_cell(&facts, "%s, epsilon %g", ah_words_model_norm[model->norm], model->norm_epsilon);
+    static const char *const places[] = {[AH_NORM_BEFORE] = "",
+                                         [AH_NORM_AFTER] = ", after attention and MLP",
+                                         [AH_NORM_AROUND] = ", before and after attention and MLP"};
+    ah_table_cell(&facts, "%s, epsilon %g%s", ah_words_model_norm[model->norm], model->norm_epsilon,
+                  places[model->norm_place]);
     ah_table_cell(&facts, "vocabulary");
     ah_table_cell(&facts, "%" PRIu64, model->vocabulary);
     put_positions(&facts, model);

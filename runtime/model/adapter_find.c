@@ -21,12 +21,7 @@ struct finding {
 
 bool ah_adapter_possible(const struct ah_model *model, enum ah_lora matrix)
 {
-    const bool fused = model->family == AH_FAMILY_GPT2;
-    if (matrix == AH_LORA_Q || matrix == AH_LORA_K || matrix == AH_LORA_V)
-        return !fused;
-    if (matrix == AH_LORA_GATE)
-        return model->activation == AH_MODEL_SILU_GATED;
-    return matrix != AH_LORA_QKV || fused;
+    return ah_model_adaptable(model) >> matrix & 1;
 }
 
 /* True if the file has an adapter of the matrix in some layer. */

@@ -88,9 +88,15 @@ static void put_gpt2(const struct print *print)
     put_count(print, "vocab_size", model->vocabulary);
 }
 
-static bool has_windows(const struct ah_model *model)
+enum {
+    QWENS = 1U << AH_FAMILY_QWEN2 | 1U << AH_FAMILY_QWEN3,
+    GEMMAS = 1U << AH_FAMILY_GEMMA2 | 1U << AH_FAMILY_GEMMA3
+};
+
+/* True if the model's family is one of a set. */
+static bool is_of(const struct ah_model *model, unsigned families)
 {
-    return model->family == AH_FAMILY_QWEN2 || model->family == AH_FAMILY_QWEN3;
+    return families & 1U << model->family;
 }
 
 static void put_layer_types(const struct print *print)
@@ -98,7 +104,8 @@ static void put_layer_types(const struct print *print)
     put_key(print, "layer_types");
     for (uint64_t i = 0; i < print->model->layers; i++)
         ah_buffer_printf(print->out, "%s\"%s\"", i ? "," : "[",
-                         ah_model_layer_windowed(print->model, i) ? "sliding_attention" : "full_attention");
+                         ah_model_layer_ways(print->model, i).windowed ? "sliding_attention"
+                                                                       : "full_attention");
     ah_buffer_puts(print->out, "]");
 }
 
@@ -106,7 +113,7 @@ static void put_layer_types(const struct print *print)
 static uint64_t first_windowed(const struct ah_model *model)
 {
     uint64_t i = 0;
-    while (i < model->layers && !ah_model_layer_windowed(model, i))
+    while (i < model->layers && !ah_model_layer_ways(model, i).windowed)
         i++;
     return i;
 }
@@ -114,14 +121,35 @@ static uint64_t first_windowed(const struct ah_model *model)
 static void put_window(const struct print *print)
 {
     const struct ah_model *model = print->model;
-    bool window = model->window && (has_windows(model) || model->family == AH_FAMILY_MISTRAL);
     put_key(print, "sliding_window");
-    if (window)
+    if (model->window)
         ah_buffer_printf(print->out, "%" PRIu64, model->window);
     else
         ah_buffer_puts(print->out, "null");
 }
 
+static void put_rope_number(const struct print *print, const char *key, double number)
+{
+    if (!(number > 0))
+        return;
+    ah_buffer_printf(print->out, "\"%s\":", key);
+    ah_json_put_number(print->out, number);
+    ah_buffer_puts(print->out, ",");
+}
+
+static void put_rope_factors(const struct print *print, const char *key, const double *factors, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (i)
+            ah_buffer_puts(print->out, ",");
+        else
+            ah_buffer_printf(print->out, "\"%s\":[", key);
+        ah_json_put_number(print->out, factors[i]);
+    }
+    ah_buffer_puts(print->out, n ? "]," : "");
+}
+
+/* Puts the settings of a rope with a scaling. phi3 has the original positions outside. */
 static void put_rope_scaling(const struct print *print)
 {
     const struct ah_model_rope *rope = print->model->rope;
@@ -131,57 +159,116 @@ static void put_rope_scaling(const struct print *print)
         ah_buffer_puts(out, "null");
         return;
     }
-    ah_buffer_puts(out, "{\"factor\":");
-    ah_json_put_number(out, rope->factor);
-    if (rope->kind == AH_ROPE_LLAMA3) {
-        ah_buffer_puts(out, ",\"high_freq_factor\":");
-        ah_json_put_number(out, rope->high_freq_factor);
-        ah_buffer_puts(out, ",\"low_freq_factor\":");
-        ah_json_put_number(out, rope->low_freq_factor);
-        ah_buffer_printf(out, ",\"original_max_position_embeddings\":%" PRIu64, rope->original_positions);
+    ah_buffer_puts(out, "{");
+    put_rope_number(print, "attention_factor", rope->attention_factor);
+    put_rope_number(print, "beta_fast", rope->beta_fast);
+    put_rope_number(print, "beta_slow", rope->beta_slow);
+    put_rope_number(print, "factor", rope->factor);
+    put_rope_number(print, "high_freq_factor", rope->high_freq_factor);
+    put_rope_factors(print, "long_factor", rope->long_factors, rope->n_long_factors);
+    put_rope_number(print, "low_freq_factor", rope->low_freq_factor);
+    if (print->model->family != AH_FAMILY_PHI3)
+        put_rope_number(print, "original_max_position_embeddings", (double)rope->original_positions);
+    ah_buffer_printf(out, "\"rope_type\":\"%s\"", ah_words_rope[rope->kind]);
+    if (rope->n_short_factors) {
+        ah_buffer_puts(out, ",");
+        put_rope_factors(print, "short_factor", rope->short_factors, rope->n_short_factors);
+        out->size -= !out->failed;
     }
-    ah_buffer_printf(out, ",\"rope_type\":\"%s\"}", ah_words_rope[rope->kind]);
+    ah_buffer_printf(out, "%s}", rope->untruncated ? ",\"truncate\":false" : "");
+}
+
+static void put_cap(const struct print *print, const char *key, double cap)
+{
+    put_key(print, key);
+    if (cap > 0)
+        ah_json_put_number(print->out, cap);
+    else
+        ah_buffer_puts(print->out, "null");
+}
+
+static void put_no_rope_layers(const struct print *print)
+{
+    put_key(print, "no_rope_layers");
+    for (uint64_t i = 0; i < print->model->layers; i++)
+        ah_buffer_printf(print->out, "%s%d", i ? "," : "[", !ah_model_layer_ways(print->model, i).unrotated);
+    ah_buffer_puts(print->out, "]");
 }
 
 static const char *const architectures[] = {
     [AH_FAMILY_GPT2] = "GPT2LMHeadModel",       [AH_FAMILY_LLAMA] = "LlamaForCausalLM",
     [AH_FAMILY_MISTRAL] = "MistralForCausalLM", [AH_FAMILY_QWEN2] = "Qwen2ForCausalLM",
-    [AH_FAMILY_QWEN3] = "Qwen3ForCausalLM",
+    [AH_FAMILY_QWEN3] = "Qwen3ForCausalLM",     [AH_FAMILY_OLMO2] = "Olmo2ForCausalLM",
+    [AH_FAMILY_SMOLLM3] = "SmolLM3ForCausalLM", [AH_FAMILY_PHI3] = "Phi3ForCausalLM",
+    [AH_FAMILY_GEMMA2] = "Gemma2ForCausalLM",   [AH_FAMILY_GEMMA3] = "Gemma3ForCausalLM",
 };
+
+static void put_padding(const struct print *print)
+{
+    if (print->model->padding_token != AH_MODEL_NO_PADDING)
+        put_count(print, "pad_token_id", print->model->padding_token);
+    else if (!is_of(print->model, QWENS | 1U << AH_FAMILY_LLAMA | 1U << AH_FAMILY_MISTRAL)) {
+        put_key(print, "pad_token_id"); /* these families have a default */
+        ah_buffer_puts(print->out, "null");
+    }
+}
 
 static void put_llama(const struct print *print)
 {
+    enum {
+        LLAMA = 1U << AH_FAMILY_LLAMA,
+        MISTRAL = 1U << AH_FAMILY_MISTRAL,
+        QWEN3 = 1U << AH_FAMILY_QWEN3,
+        OLMO2 = 1U << AH_FAMILY_OLMO2,
+        SMOLLM3 = 1U << AH_FAMILY_SMOLLM3,
+        PHI3 = 1U << AH_FAMILY_PHI3,
+        GEMMA3 = 1U << AH_FAMILY_GEMMA3,
+        TYPED = QWENS | SMOLLM3 | GEMMAS /* families with layer_types in any case */
+    };
     const struct ah_model *model = print->model;
     put_architecture(print, architectures[model->family]);
-    if (model->family == AH_FAMILY_LLAMA || model->family == AH_FAMILY_QWEN3)
+    if (is_of(model, LLAMA | QWEN3 | OLMO2 | SMOLLM3 | GEMMAS))
         put_bool(print, "attention_bias", model->qkv_bias);
     put_number(print, "attention_dropout", model->dropout);
+    if (is_of(model, 1U << AH_FAMILY_GEMMA2))
+        put_cap(print, "attn_logit_softcapping", model->score_cap);
+    if (is_of(model, GEMMAS))
+        put_cap(print, "final_logit_softcapping", model->logit_cap);
     put_count(print, "head_dim", model->head_dim);
-    put_word(print, "hidden_act", "silu");
+    put_word(print, is_of(model, GEMMAS) ? "hidden_activation" : "hidden_act",
+             is_of(model, GEMMAS) ? "gelu_pytorch_tanh" : "silu");
     put_count(print, "hidden_size", model->width);
     put_number(print, "initializer_range", model->initializer_range);
     put_count(print, "intermediate_size", model->mlp_width);
-    if (has_windows(model) || model->n_window_layers)
+    if (is_of(model, TYPED) || model->n_window_layers)
         put_layer_types(print);
     put_count(print, "max_position_embeddings", model->max_positions);
-    if (has_windows(model))
+    if (is_of(model, QWENS))
         put_count(print, "max_window_layers", first_windowed(model));
-    if (model->family == AH_FAMILY_LLAMA)
+    if (is_of(model, LLAMA | SMOLLM3))
         put_bool(print, "mlp_bias", model->mlp_bias);
     put_word(print, "model_type", ah_words_family[model->family]);
+    if (is_of(model, SMOLLM3))
+        put_no_rope_layers(print);
     put_count(print, "num_attention_heads", model->heads);
     put_count(print, "num_hidden_layers", model->layers);
     put_count(print, "num_key_value_heads", model->kv_heads);
-    if (model->padding_token != AH_MODEL_NO_PADDING)
-        put_count(print, "pad_token_id", model->padding_token);
+    if (is_of(model, PHI3) && model->rope->original_positions)
+        put_count(print, "original_max_position_embeddings", model->rope->original_positions);
+    put_padding(print);
+    if (is_of(model, GEMMAS))
+        put_number(print, "query_pre_attn_scalar",
+                   model->query_scalar > 0 ? model->query_scalar : (double)model->head_dim);
     put_number(print, "rms_norm_eps", model->norm_epsilon);
+    if (is_of(model, GEMMA3) && model->window_rope)
+        put_number(print, "rope_local_base_freq", model->window_rope->theta);
     put_rope_scaling(print);
     put_number(print, "rope_theta", model->rope->theta);
-    if (has_windows(model) || model->family == AH_FAMILY_MISTRAL)
+    if (is_of(model, TYPED | MISTRAL | PHI3) && (model->window || !is_of(model, GEMMAS)))
         put_window(print);
     put_bool(print, "tie_word_embeddings", model->tied);
     put_word(print, "torch_dtype", dtype_word(print->dtype));
-    if (has_windows(model))
+    if (is_of(model, QWENS | SMOLLM3))
         put_bool(print, "use_sliding_window", model->window != 0);
     put_count(print, "vocab_size", model->vocabulary);
 }

@@ -112,7 +112,7 @@ void ah_initial_fill(const struct ah_model *model, uint64_t seed, const struct a
         clear_padding(model, piece, ret_values);
         return;
     }
-    float constant = is_gain(tensor) ? 1.0f : 0.0f;
+    float constant = is_gain(tensor) && !model->norm_offset ? 1.0f : 0.0f;
     for (uint64_t i = 0; i < piece->n; i++)
         ret_values[i] = constant;
 }

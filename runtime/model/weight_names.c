@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The names of five families, as tables. Source: modeling_gpt2.py, modeling_llama.py, modeling_mistral.py,
- * modeling_qwen2.py, modeling_qwen3.py of huggingface/transformers; for adapters, save_and_load.py of huggingface/peft.
+ * The names of the families, as tables. Source: modeling_*.py of huggingface/transformers; for adapters,
+ * save_and_load.py of huggingface/peft.
  *
  * gpt2 stores matrices as Conv1D, inputs by outputs, with q, k and v in one matrix. The other families store them as
  * nn.Linear, outputs by inputs, with q, k and v separate. Tables of tokens and positions are always entries by width.
@@ -43,27 +43,63 @@ static const struct row gpt2_rows[] = {
     {0},
 };
 
+/* The tensors that have the same names in all families but gpt2. */
+#define SHARED_ROWS                                                                                          \
+    {"embedding.weight", "embed_tokens.weight", ALL, false},                                                 \
+        {"attention.output.weight", "self_attn.o_proj.weight", ALL, false},                                  \
+        {"attention.output.bias", "self_attn.o_proj.bias", ALL, false},                                      \
+        {"mlp.down.weight", "mlp.down_proj.weight", ALL, false},                                             \
+        {"mlp.down.bias", "mlp.down_proj.bias", ALL, false},                                                 \
+    {                                                                                                        \
+        "norm.weight", "norm.weight", ALL, false                                                             \
+    }
+
+/* Those of the families whose projections are separate. */
+#define SEPARATE_ROWS                                                                                        \
+    SHARED_ROWS, {"attention.qkv.weight", "self_attn.q_proj.weight", QUERY, false},                          \
+        {"attention.qkv.weight", "self_attn.k_proj.weight", KEY, false},                                     \
+        {"attention.qkv.weight", "self_attn.v_proj.weight", VALUE, false},                                   \
+        {"attention.qkv.bias", "self_attn.q_proj.bias", QUERY, false},                                       \
+        {"attention.qkv.bias", "self_attn.k_proj.bias", KEY, false},                                         \
+        {"attention.qkv.bias", "self_attn.v_proj.bias", VALUE, false},                                       \
+        {"attention.q_norm.weight", "self_attn.q_norm.weight", ALL, false},                                  \
+        {"attention.k_norm.weight", "self_attn.k_norm.weight", ALL, false},                                  \
+        {"mlp.gate.weight", "mlp.gate_proj.weight", ALL, false},                                             \
+        {"mlp.gate.bias", "mlp.gate_proj.bias", ALL, false},                                                 \
+        {"mlp.up.weight", "mlp.up_proj.weight", ALL, false},                                                 \
+    {                                                                                                        \
+        "mlp.up.bias", "mlp.up_proj.bias", ALL, false                                                        \
+    }
+
 static const struct row llama_rows[] = {
-    {"embedding.weight", "embed_tokens.weight", ALL, false},
+    SEPARATE_ROWS,
     {"attention_norm.weight", "input_layernorm.weight", ALL, false},
-    {"attention.qkv.weight", "self_attn.q_proj.weight", QUERY, false},
-    {"attention.qkv.weight", "self_attn.k_proj.weight", KEY, false},
-    {"attention.qkv.weight", "self_attn.v_proj.weight", VALUE, false},
-    {"attention.qkv.bias", "self_attn.q_proj.bias", QUERY, false},
-    {"attention.qkv.bias", "self_attn.k_proj.bias", KEY, false},
-    {"attention.qkv.bias", "self_attn.v_proj.bias", VALUE, false},
-    {"attention.q_norm.weight", "self_attn.q_norm.weight", ALL, false},
-    {"attention.k_norm.weight", "self_attn.k_norm.weight", ALL, false},
-    {"attention.output.weight", "self_attn.o_proj.weight", ALL, false},
-    {"attention.output.bias", "self_attn.o_proj.bias", ALL, false},
     {"mlp_norm.weight", "post_attention_layernorm.weight", ALL, false},
-    {"mlp.gate.weight", "mlp.gate_proj.weight", ALL, false},
-    {"mlp.gate.bias", "mlp.gate_proj.bias", ALL, false},
-    {"mlp.up.weight", "mlp.up_proj.weight", ALL, false},
-    {"mlp.up.bias", "mlp.up_proj.bias", ALL, false},
-    {"mlp.down.weight", "mlp.down_proj.weight", ALL, false},
-    {"mlp.down.bias", "mlp.down_proj.bias", ALL, false},
-    {"norm.weight", "norm.weight", ALL, false},
+    {0},
+};
+
+static const struct row phi3_rows[] = {
+    SHARED_ROWS,
+    {"attention_norm.weight", "input_layernorm.weight", ALL, false},
+    {"attention.qkv.weight", "self_attn.qkv_proj.weight", ALL, false},
+    {"mlp_norm.weight", "post_attention_layernorm.weight", ALL, false},
+    {"mlp.gate_up.weight", "mlp.gate_up_proj.weight", ALL, false},
+    {0},
+};
+
+static const struct row olmo2_rows[] = {
+    SEPARATE_ROWS,
+    {"attention_post_norm.weight", "post_attention_layernorm.weight", ALL, false},
+    {"mlp_post_norm.weight", "post_feedforward_layernorm.weight", ALL, false},
+    {0},
+};
+
+static const struct row gemma_rows[] = {
+    SEPARATE_ROWS,
+    {"attention_norm.weight", "input_layernorm.weight", ALL, false},
+    {"attention_post_norm.weight", "post_attention_layernorm.weight", ALL, false},
+    {"mlp_norm.weight", "pre_feedforward_layernorm.weight", ALL, false},
+    {"mlp_post_norm.weight", "post_feedforward_layernorm.weight", ALL, false},
     {0},
 };
 
@@ -86,6 +122,11 @@ static const struct family families[] = {
     [AH_FAMILY_MISTRAL] = {"model.", "layers.", llama_rows, {"rotary_emb.inv_freq", NULL}},
     [AH_FAMILY_QWEN2] = {"model.", "layers.", llama_rows, {"rotary_emb.inv_freq", NULL}},
     [AH_FAMILY_QWEN3] = {"model.", "layers.", llama_rows, {"rotary_emb.inv_freq", NULL}},
+    [AH_FAMILY_OLMO2] = {"model.", "layers.", olmo2_rows, {"rotary_emb.inv_freq", NULL}},
+    [AH_FAMILY_SMOLLM3] = {"model.", "layers.", llama_rows, {"rotary_emb.inv_freq", NULL}},
+    [AH_FAMILY_PHI3] = {"model.", "layers.", phi3_rows, {"rotary_emb.inv_freq", NULL}},
+    [AH_FAMILY_GEMMA2] = {"model.", "layers.", gemma_rows, {"rotary_emb.inv_freq", NULL}},
+    [AH_FAMILY_GEMMA3] = {"model.", "layers.", gemma_rows, {"rotary_emb.inv_freq", NULL}},
 };
 
 /* The row of a matrix that may have an adapter. */
@@ -101,6 +142,7 @@ static const struct row *row_of(const struct ah_model *model, enum ah_lora matri
                               [AH_LORA_OUTPUT] = {"attention.output.weight", ALL},
                               [AH_LORA_GATE] = {"mlp.gate.weight", ALL},
                               [AH_LORA_UP] = {"mlp.up.weight", ALL},
+                              [AH_LORA_GATE_UP] = {"mlp.gate_up.weight", ALL},
                               [AH_LORA_DOWN] = {"mlp.down.weight", ALL}};
     const struct row *row = families[model->family].rows;
     while (row->ours && (strcmp(row->ours, of[matrix].ours) != 0 || row->slice != of[matrix].slice))
@@ -174,7 +216,7 @@ static size_t put_adapters(const struct ah_model *model, uint64_t block, const s
         uint32_t of;
     } stems[] = {{"attention.qkv.", qkv},
                  {"attention.output.", 1u << AH_LORA_OUTPUT},
-                 {"mlp.gate_up.", 1u << AH_LORA_GATE | 1u << AH_LORA_UP},
+                 {"mlp.gate_up.", 1u << AH_LORA_GATE | 1u << AH_LORA_UP | 1u << AH_LORA_GATE_UP},
                  {"mlp.down.", 1u << AH_LORA_DOWN}};
     const bool is_a = strcmp(strrchr(tensor->name, '.'), ".lora_a") == 0;
     size_t stem = 0, n = 0;

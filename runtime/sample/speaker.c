@@ -100,7 +100,8 @@ static void take_fixed(struct ah_speaker *s, uint64_t used[AH_ARENA_KINDS])
     for (int i = 0; i < 2; i++)
         s->stream[i] = take_rows(s, used, AH_ARENA_DEVICE, rows * width);
     s->scratch = take(used, AH_ARENA_DEVICE, scratch_bytes(s));
-    s->angles = take(used, AH_ARENA_DEVICE, positions * s->untied.head_dim * sizeof(float));
+    s->angles = take(used, AH_ARENA_DEVICE,
+                     ah_angles_rows(&s->untied, positions) * s->untied.head_dim * sizeof(float));
     s->iota = take(used, AH_ARENA_DEVICE, rows * sizeof(uint32_t));
     s->positions = take(used, AH_ARENA_DEVICE, texts);
     s->gathered_rows = take_rows(s, used, AH_ARENA_DEVICE, rows * width);
@@ -273,13 +274,14 @@ static int fill_angles(struct ah_speaker *s)
 {
     const uint64_t row_bytes = s->untied.head_dim * sizeof(float);
     const uint64_t most = AH_WEIGHTS_PIECE_MAX * sizeof(float) / row_bytes;
+    const uint64_t all = ah_angles_rows(&s->untied, s->options.positions);
     float *table = malloc(most * row_bytes);
     int rc = table ? AH_OK : ah_error_memory(s->err);
-    for (uint64_t first = 0; first < s->options.positions && !rc; first += most) {
-        const uint64_t rows = s->options.positions - first < most ? s->options.positions - first : most;
+    for (uint64_t first = 0; first < all && !rc; first += most) {
+        const uint64_t rows = all - first < most ? all - first : most;
         struct ah_ref to = s->angles;
         to.offset_bytes += first * row_bytes;
-        ah_angles_fill(&s->untied, first, rows, table);
+        ah_angles_fill(&s->untied, s->options.positions, first, rows, table);
         rc = write_bytes(s, to, table, rows * row_bytes);
     }
     free(table);
@@ -303,7 +305,7 @@ static int fill_constants(struct ah_speaker *s)
         rc = write_bytes(s, to, positions + i,
                          sizeof *positions * (left < AH_WEIGHTS_PIECE_MAX ? left : AH_WEIGHTS_PIECE_MAX));
     }
-    return rc || s->untied.position != AH_POSITION_ROPE ? rc : fill_angles(s);
+    return rc ? rc : fill_angles(s);
 }
 
 /* ---- the public functions ---- */

@@ -5,6 +5,7 @@
  */
 #include "runtime/sample/speaker_internal.h"
 
+#include <math.h>
 #include <string.h>
 
 static int submit(struct ah_speaker *s, uint32_t lane, const struct ah_op *op, const struct ah_wait *waits,
@@ -29,6 +30,8 @@ static struct ah_ref data_of(const struct ah_speaker *s, const char *name)
         return s->iota;
     if (!strcmp(name, "positions"))
         return further(s->positions, s->past * sizeof(uint32_t));
+    if (!strcmp(name, "window_rope_table"))
+        return further(s->angles, s->options.positions * s->untied.head_dim * sizeof(float));
     return !strcmp(name, "rope_table") ? s->angles : (struct ah_ref){0};
 }
 
@@ -209,6 +212,15 @@ static int embed(struct ah_speaker *s, const struct ah_speaker_place *at)
 
 /* ---- the head ---- */
 
+/* In training, the loss caps logits. */
+static void cap_logits(const struct ah_speaker *s)
+{
+    const float cap = (float)s->untied.logit_cap;
+    float *logits = ah_device_pointer(s->device, s->logits);
+    for (uint64_t i = 0; i < s->untied.vocabulary; i++)
+        logits[i] = cap * tanhf(logits[i] / cap);
+}
+
 /* Computes the logits after row `row` and waits for them. The head's program begins with its norm and its product. */
 static int compute_logits(struct ah_speaker *s, struct ah_ref stream, uint32_t row)
 {
@@ -221,7 +233,10 @@ static int compute_logits(struct ah_speaker *s, struct ah_ref stream, uint32_t r
     op.arg[1].row_stride = 0; /* one row */
     op.u.copy.bytes = s->untied.vocabulary * sizeof(float);
     rc = rc ? rc : submit(s, AH_LANE_D2H, &op, &computed, 1, &ticket);
-    return rc ? rc : ah_device_wait(s->device, AH_LANE_D2H, ticket, s->err);
+    rc = rc ? rc : ah_device_wait(s->device, AH_LANE_D2H, ticket, s->err);
+    if (!rc && s->untied.logit_cap > 0)
+        cap_logits(s);
+    return rc;
 }
 
 int ah_speaker_pass(struct ah_speaker *s, enum ah_speaker_size size, uint32_t rows, bool logits)

@@ -86,19 +86,20 @@ static uint64_t chunk_tokens(const struct ah_model *model)
 
 struct key {
     enum ah_block_kind kind;
-    bool windowed, backward, input_gradient;
+    struct ah_model_ways ways;
+    bool backward, input_gradient;
     uint32_t trained;
 };
 
 static uint64_t key_number(const struct key *key)
 {
-    return (uint64_t)key->trained << 5 | (uint64_t)key->kind << 3 | (uint64_t)key->windowed << 2 |
-           (uint64_t)key->backward << 1 | (uint64_t)key->input_gradient;
+    return (uint64_t)key->trained << 6 | (uint64_t)key->kind << 4 | (uint64_t)key->ways.unrotated << 3 |
+           (uint64_t)key->ways.windowed << 2 | (uint64_t)key->backward << 1 | (uint64_t)key->input_gradient;
 }
 
 static struct key key_of_group(const struct ah_job_group *group)
 {
-    return (struct key){group->kind, group->windowed, group->backward, group->input_gradient, group->trained};
+    return (struct key){group->kind, group->ways, group->backward, group->input_gradient, group->trained};
 }
 
 /* A hash table with open addressing. A slot has a group's number + 1; 0 marks a free slot. */
@@ -120,18 +121,18 @@ static uint32_t *find_slot(const struct group_index *index, const struct ah_job 
     return &index->slots[at];
 }
 
-/* Sorts the blocks into groups. `windowed` and `trained` are indexed by block of the model; `lowest` is one. */
-static void make_groups(struct ah_job *job, const bool *windowed, const uint32_t *trained, size_t lowest,
-                        const struct group_index *index)
+/* Sorts the blocks into groups. `ways` and `trained` are indexed by block of the model; `lowest` is one. */
+static void make_groups(struct ah_job *job, const struct ah_model_ways *ways, const uint32_t *trained,
+                        size_t lowest, const struct group_index *index)
 {
     for (size_t block = 0; block < job->n_blocks; block++) {
         size_t at = job->part.first_block + block;
-        struct key key = {ah_model_block_kind(job->model, at), windowed[at], at >= lowest, at > lowest,
+        struct key key = {ah_model_block_kind(job->model, at), ways[at], at >= lowest, at > lowest,
                           trained[at]};
         uint32_t *slot = find_slot(index, job, &key);
         if (!*slot) {
             job->groups[job->n_groups] = (struct ah_job_group){.kind = key.kind,
-                                                               .windowed = key.windowed,
+                                                               .ways = key.ways,
                                                                .backward = key.backward,
                                                                .input_gradient = key.input_gradient,
                                                                .trained = key.trained,
@@ -157,18 +158,20 @@ static const char *group_state(const struct ah_job_group *group)
 static int name_groups(struct ah_job *job, struct ah_arena *arena, struct ah_error *err)
 {
     static const char *const kinds[] = {"embedding", "layer", "head"};
-    /* partial layer groups so far, by windowed and by whether the group is lowest */
-    size_t counts[2][2] = {{0}};
+    static const char *const ways[2][2] = {{"", "_unrotated"}, {"_windowed", "_windowed_unrotated"}};
+    /* partial layer groups so far, by ways and by whether the group is lowest */
+    size_t counts[2][2][2] = {{{0}}};
     for (size_t i = 0; i < job->n_groups; i++) {
         struct ah_job_group *group = &job->groups[i];
         const char *state = group_state(group);
         bool lowest = group->kind == AH_BLOCK_LAYER && group->backward && !group->input_gradient;
         char name[64], number[24] = "";
         bool counted = group->kind == AH_BLOCK_LAYER && !strcmp(state, ".partial");
-        if (counted && counts[group->windowed][lowest]++)
-            snprintf(number, sizeof number, "%zu", counts[group->windowed][lowest]);
-        snprintf(name, sizeof name, "%s%s%s%s%s", kinds[group->kind], group->windowed ? "_windowed" : "",
-                 state, number, lowest ? ".lowest" : "");
+        size_t *count = &counts[group->ways.windowed][group->ways.unrotated][lowest];
+        if (counted && (*count)++)
+            snprintf(number, sizeof number, "%zu", *count);
+        snprintf(name, sizeof name, "%s%s%s%s%s", kinds[group->kind],
+                 ways[group->ways.windowed][group->ways.unrotated], state, number, lowest ? ".lowest" : "");
         group->name = ah_arena_strdup(arena, name);
         if (!group->name)
             return ah_error_memory(err);
@@ -241,7 +244,7 @@ static void size_job(struct ah_job *job)
 {
     const struct ah_model *model = job->model;
     const struct ah_plan_training *training = &job->training;
-    bool rope = model->position == AH_POSITION_ROPE;
+    const uint64_t ropes = model->position != AH_POSITION_ROPE ? 0 : model->window_rope ? 2 : 1;
     job->tokens = training->batch / training->micro_batches * training->seq;
     job->chunk_tokens = chunk_tokens(model);
     job->weight_bytes = job->gradient_bytes = ah_dtype_bytes(training->dtype);
@@ -250,7 +253,7 @@ static void size_job(struct ah_job *job)
     job->residual_bytes = job->tokens * model->width * job->weight_bytes;
     job->input_bytes = ah_job_input_bytes(job->tokens);
     job->header_bytes = (AH_JOB_SCALARS_BYTES + training->micro_batches * sizeof(double) + 63) / 64 * 64;
-    job->constant_bytes = (rope ? training->seq * model->head_dim * sizeof(float) : 0) +
+    job->constant_bytes = ropes * training->seq * model->head_dim * sizeof(float) +
                           (uint64_t)job->n_blocks * sizeof(double) + 2 * job->header_bytes;
 }
 
@@ -269,16 +272,6 @@ static size_t lowest_of_part(const struct ah_job *job, size_t lowest)
     if (lowest <= first)
         return 0;
     return lowest - first < job->n_blocks ? lowest - first : job->n_blocks;
-}
-
-/* Marks the layers with an attention window. */
-static void mark_windows(const struct ah_model *model, bool *windowed)
-{
-    for (size_t block = 1; block + 1 < ah_model_blocks(model); block++)
-        windowed[block] = model->window && !model->n_window_layers;
-    for (size_t i = 0; model->window && i < model->n_window_layers; i++)
-        if (model->window_layers[i] < model->layers)
-            windowed[model->window_layers[i] + 1] = true;
 }
 
 /* Returns the mask of a copy of the table. It is trained if the table is, because patterns name only the table. */
@@ -321,12 +314,12 @@ static int init_groups(struct ah_job *job, const struct ah_model *given, struct 
         slots *= 2;
     struct ah_arena memory = {0};
     uint32_t *trained = ah_arena_array(&memory, n, sizeof *trained);
-    bool *windowed = ah_arena_array(&memory, n, sizeof *windowed);
+    struct ah_model_ways *ways = ah_arena_array(&memory, n, sizeof *ways);
     struct group_index index = {ah_arena_array(&memory, slots, sizeof *index.slots), slots - 1};
     struct ah_job_group *groups = ah_arena_array(&memory, n, sizeof *groups);
     int rc = AH_E_MEMORY;
     job->group_of = ah_arena_array(arena, n, sizeof *job->group_of);
-    if (!trained || !windowed || !index.slots || !groups || !job->group_of) {
+    if (!trained || !ways || !index.slots || !groups || !job->group_of) {
         ah_error_memory(err);
         goto done;
     }
@@ -340,9 +333,9 @@ static int init_groups(struct ah_job *job, const struct ah_model *given, struct 
     if (job->copies_table)
         trained[n - 1] |= copy_trained(job);
     job->lowest = lowest_of_part(job, lowest);
-    mark_windows(job->model, windowed);
+    ah_model_list_ways(job->model, ways + 1);
     job->groups = groups;
-    make_groups(job, windowed, trained, lowest, &index);
+    make_groups(job, ways, trained, lowest, &index);
     job->groups = ah_arena_array(arena, job->n_groups, sizeof *groups);
     rc = job->groups ? AH_OK : ah_error_memory(err);
     if (!rc)

@@ -68,11 +68,11 @@ struct ah_job_group {
      * layer whose backward hands nothing down). */
     const char *name;
     enum ah_block_kind kind;
-    bool windowed;
-    bool backward;       /* a backward op runs (the head's forward op does its backward) */
-    bool input_gradient; /* its backward hands a gradient down */
-    uint32_t trained;    /* bit i: tensor i of ah_model_tensors() is trained */
-    uint64_t first;      /* its lowest block */
+    struct ah_model_ways ways; /* of layers */
+    bool backward;             /* a backward op runs (the head's forward op does its backward) */
+    bool input_gradient;       /* its backward hands a gradient down */
+    uint32_t trained;          /* bit i: tensor i of ah_model_tensors() is trained */
+    uint64_t first;            /* its lowest block */
     uint64_t blocks;
     uint64_t parameters;         /* of one block, without padding */
     uint64_t trained_parameters; /* of one block, trained tensors only, without padding */

@@ -30,7 +30,10 @@ enum feature {
     SUMMED = 32,           /* bf16 and several chunks: the gradient of the head's table is summed in fp32 */
     PACKED = 64,           /* weights of gate and up are adjacent and form one matrix */
     PACKED_GRADIENT = 128, /* gradients of gate and up are adjacent, too, because both are trained */
-    LORA = 256             /* times 1 << enum ah_lora: the matrix has an adapter */
+    NORM_FIRST = 256,      /* a layer has norms before attention and MLP */
+    NORM_LAST = 512,       /* it has norms after them */
+    WINDOW_ROPE = 1024,    /* the layer has the rope of layers with the window */
+    LORA = 4096            /* times 1 << enum ah_lora: the matrix has an adapter */
 };
 
 /* The sizes that make up shapes. */
@@ -45,7 +48,8 @@ enum size_name {
     Q_WIDTH,
     KV_WIDTH,
     HEADS,
-    KV_HEADS,
+    Q_NORMS, /* norms of q in a row: one for each head, or one for all; 0 without them */
+    K_NORMS,
     HEAD_DIM,
     MLP_WIDTH,
     GATE_UP_WIDTH,
@@ -74,6 +78,7 @@ enum tensor {
     T_POSITIONS,
     T_DOCS,
     T_ROPE_TABLE,
+    T_WINDOW_ROPE_TABLE,
     T_LOSS_SCALE,
     T_LOSS_SUM,
     T_INPUT,
@@ -87,16 +92,23 @@ enum tensor {
     T_STATS_K,
     T_ATTENDED,
     T_LSE,
+    T_ATTENTION_RESULT,
+    T_ATTENTION_RESULT_STATS,
     T_MIDDLE,
     T_NORM2,
     T_STATS2,
     T_GATE_UP,
     T_UP,
     T_PRODUCT,
+    T_MLP_RESULT,
+    T_MLP_RESULT_STATS,
+    T_MLP_NORMED,
+    T_D_MLP_RESULT,
     T_D_PRODUCT,
     T_D_GATE_UP,
     T_D_NORM2,
     T_D_MLP,
+    T_D_ATTENTION_RESULT,
     T_D_ATTENDED,
     T_D_QKV,
     T_D_QK,
@@ -190,7 +202,7 @@ struct node {
 
 enum {
     NODES_MAX = 52
-}; /* at most 46 rows of the longest table apply to a block; two lines are kept on the stack */
+}; /* at most 48 rows of the longest table apply to a block; two lines are kept on the stack */
 
 struct line {
     struct node nodes[NODES_MAX];

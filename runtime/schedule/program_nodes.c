@@ -8,18 +8,23 @@
 #include <assert.h>
 #include <string.h>
 
-static uint32_t features_of(const struct ah_job *job, bool summed)
+static uint32_t features_of(const struct ah_job *job, struct ah_model_ways ways, bool summed)
 {
     const struct ah_model *model = job->model;
-    return (model->activation == AH_MODEL_SILU_GATED ? GATED : 0u) |
-           (model->position == AH_POSITION_ROPE ? ROPE : 0u) | (model->qk_norm ? QK_NORM : 0u) |
-           (model->tied ? TIED : 0u) | (job->training.dtype == AH_BF16 ? BF16 : 0u) | (summed ? SUMMED : 0u);
+    const bool rotated = model->position == AH_POSITION_ROPE && !ways.unrotated;
+    return (ah_model_gated(model) ? GATED : 0u) | (rotated ? ROPE : 0u) | (model->qk_norm ? QK_NORM : 0u) |
+           (model->tied ? TIED : 0u) | (job->training.dtype == AH_BF16 ? BF16 : 0u) | (summed ? SUMMED : 0u) |
+           (model->norm_place != AH_NORM_AFTER ? NORM_FIRST : 0u) |
+           (model->norm_place != AH_NORM_BEFORE ? NORM_LAST : 0u) |
+           (ways.windowed && model->window_rope ? WINDOW_ROPE : 0u);
 }
 
 /* Returns PACKED if gate and up can be one matrix, with PACKED_GRADIENT if their gradients can be one, too. */
 static uint32_t packing_of(const struct ah_flat *flat)
 {
     const size_t gate = ah_flat_find(flat, "mlp.gate.weight"), up = ah_flat_find(flat, "mlp.up.weight");
+    if (ah_flat_find(flat, "mlp.gate_up.weight") != flat->n)
+        return PACKED | PACKED_GRADIENT;
     if (gate == flat->n || up == flat->n)
         return 0;
     const struct ah_flat_tensor *first = &flat->tensors[gate], *second = &flat->tensors[up];
@@ -37,7 +42,7 @@ static bool has_adapter(const struct ah_program_context *context, enum ah_lora m
 
 /* The matrices whose adapters are stored one above the other, in this order. */
 static const enum ah_lora qkv[] = {AH_LORA_Q, AH_LORA_K, AH_LORA_V, AH_LORA_QKV},
-                          gate_up[] = {AH_LORA_GATE, AH_LORA_UP};
+                          gate_up[] = {AH_LORA_GATE, AH_LORA_UP, AH_LORA_GATE_UP};
 enum { QKV_MATRICES = sizeof qkv / sizeof *qkv, GATE_UP_MATRICES = sizeof gate_up / sizeof *gate_up };
 
 static uint64_t count_adapters(const struct ah_program_context *context, const enum ah_lora *matrices,
@@ -93,7 +98,7 @@ void ah_program_context_init(struct ah_program_context *ret_context, const struc
     *ret_context = (struct ah_program_context){
         .job = job,
         .group = group,
-        .features = features_of(job, summed),
+        .features = features_of(job, group->ways, summed),
         .chunks = job->tokens / chunk,
         .rest = job->tokens % chunk,
         .flat = ah_flat_of(model, group->kind, group->trained),
@@ -107,7 +112,8 @@ void ah_program_context_init(struct ah_program_context *ret_context, const struc
                [Q_WIDTH] = query,
                [KV_WIDTH] = key,
                [HEADS] = model->heads,
-               [KV_HEADS] = model->kv_heads,
+               [Q_NORMS] = model->qk_norm_whole ? 1 : model->heads,
+               [K_NORMS] = model->qk_norm_whole ? 1 : model->kv_heads,
                [HEAD_DIM] = model->head_dim,
                [MLP_WIDTH] = model->mlp_width,
                [GATE_UP_WIDTH] = 2 * model->mlp_width,

@@ -4,6 +4,8 @@
  */
 #include "runtime/schedule/program_internal.h"
 
+#include "base/bf16.h"
+
 #include <math.h>
 
 typedef void size_fn(const struct ah_program_context *context, struct node *node);
@@ -53,7 +55,8 @@ static void size_norm_of(const struct ah_program_context *context, struct node *
                             .width = width,
                             .heads = (uint32_t)(node->shape[x].cols / width),
                             .kind = model->norm == AH_MODEL_NORM_LAYER ? AH_NORM_LAYER : AH_NORM_RMS,
-                            .epsilon = (float)model->norm_epsilon};
+                            .epsilon = (float)model->norm_epsilon,
+                            .gain_offset = model->norm_offset ? 1 : 0};
 }
 
 static void size_norm(const struct ah_program_context *context, struct node *node)
@@ -80,24 +83,35 @@ static void size_rope(const struct ah_program_context *context, struct node *nod
 static void size_attention(const struct ah_program_context *context, struct node *node)
 {
     const struct ah_model *model = context->job->model;
-    node->step.op.u.attention =
-        (struct ah_op_attention){.batch = (uint32_t)(context->of[TOKENS] / context->of[SEQ]),
-                                 .seq = (uint32_t)context->of[SEQ],
-                                 .heads = (uint32_t)model->heads,
-                                 .kv_heads = (uint32_t)model->kv_heads,
-                                 .head_dim = (uint32_t)model->head_dim,
-                                 .window = context->group->windowed ? (uint32_t)model->window : 0,
-                                 .scale = (float)(1 / sqrt((double)model->head_dim))};
+    node->step.op.u.attention = (struct ah_op_attention){
+        .batch = (uint32_t)(context->of[TOKENS] / context->of[SEQ]),
+        .seq = (uint32_t)context->of[SEQ],
+        .heads = (uint32_t)model->heads,
+        .kv_heads = (uint32_t)model->kv_heads,
+        .head_dim = (uint32_t)model->head_dim,
+        .window = context->group->ways.windowed ? (uint32_t)model->window : 0,
+        .scale = (float)(1 / sqrt(model->query_scalar > 0 ? model->query_scalar : (double)model->head_dim)),
+        .soft_cap = (float)model->score_cap};
 }
 
 static void size_activation(const struct ah_program_context *context, struct node *node)
 {
     static const enum ah_activation_kind kinds[] = {[AH_MODEL_GELU_TANH] = AH_ACTIVATION_GELU_TANH,
                                                     [AH_MODEL_GELU] = AH_ACTIVATION_GELU,
-                                                    [AH_MODEL_SILU_GATED] = AH_ACTIVATION_SILU_GATED};
+                                                    [AH_MODEL_SILU_GATED] = AH_ACTIVATION_SILU_GATED,
+                                                    [AH_MODEL_GELU_TANH_GATED] =
+                                                        AH_ACTIVATION_GELU_TANH_GATED};
     node->step.op.u.rows = (struct ah_op_rows){.rows = node->shape[0].rows,
                                                .width = node->shape[0].cols,
                                                .kind = kinds[context->job->model->activation]};
+}
+
+/* Returns the factor of embedded rows, as the type of training holds it. */
+static float embedding_scale(const struct ah_program_context *context)
+{
+    const struct ah_model *model = context->job->model;
+    const float scale = model->embedding_scaled ? (float)sqrt((double)model->width) : 0;
+    return context->job->training.dtype == AH_BF16 ? ah_bf16_to_fp32(ah_bf16_from_fp32(scale)) : scale;
 }
 
 static struct ah_op_embed embed_sizes(const struct ah_program_context *context, bool positions)
@@ -105,7 +119,8 @@ static struct ah_op_embed embed_sizes(const struct ah_program_context *context, 
     return (struct ah_op_embed){.rows = context->of[TOKENS],
                                 .width = context->of[WIDTH],
                                 .vocabulary = context->of[VOCABULARY],
-                                .positions = positions ? context->job->model->max_positions : 0};
+                                .positions = positions ? context->job->model->max_positions : 0,
+                                .scale = embedding_scale(context)};
 }
 
 static void size_embed(const struct ah_program_context *context, struct node *node)
@@ -127,7 +142,9 @@ static void size_embed_backward(const struct ah_program_context *context, struct
 static void size_cross_entropy(const struct ah_program_context *context, struct node *node)
 {
     node->step.op.u.cross_entropy =
-        (struct ah_op_cross_entropy){.rows = node->shape[1].rows, .vocabulary = context->of[VOCABULARY]};
+        (struct ah_op_cross_entropy){.rows = node->shape[1].rows,
+                                     .vocabulary = context->of[VOCABULARY],
+                                     .soft_cap = (float)context->job->model->logit_cap};
 }
 
 static void size_sum(const struct ah_program_context *context, struct node *node)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Angles: the table of rotary positions for rope ops: (cos, sin) for each position and pair, in fp32, rounded once from
- * double. Frequencies are theta^(-2 pair / head_dim), scaled as the model says.
+ * double. Frequencies are theta^(-2 pair / head_dim), scaled as the model says. If layers with a window have their own
+ * rotary positions, theirs are a second table right after the first.
  */
 #ifndef AH_RUNTIME_TRAIN_ANGLES_H
 #define AH_RUNTIME_TRAIN_ANGLES_H
@@ -10,7 +11,11 @@
 
 #include <stdint.h>
 
-/* Fills rows `first` to `first` + `rows` - 1, each with head_dim numbers. The model's positions must be rotary. */
-void ah_angles_fill(const struct ah_model *model, uint64_t first, uint64_t rows, float *ret_table);
+/* Returns the number of rows of all tables of a model for sequences of `seq` tokens; 0 without rotary positions. */
+uint64_t ah_angles_rows(const struct ah_model *model, uint64_t seq);
+
+/* Fills rows `first` to `first` + `rows` - 1, each with head_dim numbers. */
+void ah_angles_fill(const struct ah_model *model, uint64_t seq, uint64_t first, uint64_t rows,
+                    float *ret_table);
 
 #endif

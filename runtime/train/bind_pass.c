@@ -28,12 +28,17 @@ enum data_kind { WORDS, HEADER, ANGLES };
 static const struct data_rule {
     const char *name;
     enum data_kind kind;
-    uint64_t at; /* for words, the number of the array; for the header, the offset in bytes */
+    uint64_t at; /* the number of the array or table; for the header, the offset in bytes */
 } data_rules[] = {
-    {"tokens", WORDS, 0},      {"targets", WORDS, 1},
-    {"positions", WORDS, 2},   {"docs", WORDS, 3},
-    {"mask", WORDS, 5},        {"loss_scale", HEADER, AH_HEADER_SCALE},
-    {"rope_table", ANGLES, 0}, {"loss_sum", HEADER, AH_HEADER_LOSS},
+    {"tokens", WORDS, 0},
+    {"targets", WORDS, 1},
+    {"positions", WORDS, 2},
+    {"docs", WORDS, 3},
+    {"mask", WORDS, 5},
+    {"loss_scale", HEADER, AH_HEADER_SCALE},
+    {"rope_table", ANGLES, 0},
+    {"window_rope_table", ANGLES, 1},
+    {"loss_sum", HEADER, AH_HEADER_LOSS},
 };
 enum { WORDS_ROWS = 4 };
 
@@ -47,8 +52,11 @@ static void place_data(const struct pass *pass, const char *name, struct ah_boun
         [WORDS] = addresses->words, [HEADER] = addresses->device_headers, [ANGLES] = addresses->angles};
     const uint8_t moves[] = {
         [WORDS] = AH_OFFSET_WORDS, [HEADER] = AH_OFFSET_HEADER, [ANGLES] = AH_OFFSET_NONE};
-    uint64_t unit = rule->kind == WORDS ? pass->binder->job->tokens * sizeof(uint32_t) : 1;
-    bound->op.arg[arg].offset_bytes += refs[rule->kind].offset_bytes + rule->at * unit;
+    const struct ah_job *job = pass->binder->job;
+    const uint64_t units[] = {[WORDS] = job->tokens * sizeof(uint32_t),
+                              [HEADER] = 1,
+                              [ANGLES] = job->training.seq * job->model->head_dim * sizeof(float)};
+    bound->op.arg[arg].offset_bytes += refs[rule->kind].offset_bytes + rule->at * units[rule->kind];
     bound->move[arg] = moves[rule->kind];
 }
 

@@ -208,15 +208,14 @@ static int take_piece(void *context, const struct ah_weights_piece *piece, const
 static int fill_angles(struct ah_trainer *t, struct ah_error *err)
 {
     const struct ah_model *model = t->options.model;
-    if (model->position != AH_POSITION_ROPE)
-        return AH_OK;
+    const uint64_t seq = t->job.training.seq, all = ah_angles_rows(model, seq);
     uint64_t row_bytes = model->head_dim * sizeof(float), most = AH_BOUNCE_BYTES / row_bytes;
     int rc = AH_OK;
-    for (uint64_t first = 0; first < t->job.training.seq && !rc; first += most) {
-        uint64_t rows = t->job.training.seq - first < most ? t->job.training.seq - first : most;
+    for (uint64_t first = 0; first < all && !rc; first += most) {
+        uint64_t rows = all - first < most ? all - first : most;
         struct ah_ref to = t->addresses.angles;
         to.offset_bytes += first * row_bytes;
-        ah_angles_fill(model, first, rows, ah_device_pointer(t->device, t->addresses.bounce_buffer));
+        ah_angles_fill(model, seq, first, rows, ah_device_pointer(t->device, t->addresses.bounce_buffer));
         rc = ah_state_send(t, to, rows * row_bytes, err);
     }
     return rc;

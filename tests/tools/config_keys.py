@@ -3,7 +3,7 @@
 """Random small config.json files of every family: `autohete run` has the losses that transformers has, or the file is
 refused by the name of a key.
 
-    config_keys.py --program AUTOHETE [--cases N] [--seed S]
+    config_keys.py --program AUTOHETE [--cases N] [--seed S] [--families FAMILY,...]
 
 Keys and their effects come from the table in docs/huggingface.md, in turn, so that enough cases cover all of them.
 Weights are made in the class that transformers chooses for the file; then both train three steps. A file that
@@ -54,13 +54,39 @@ def layer_types(rng, config):
                        [["full_attention", "sliding_attention"][rng.getrandbits(1)] for _ in whole]))
 
 
-def rope(rng, _):
+def rope(rng, config):
+    if config["model_type"] == "phi3" and rng.random() < 0.8:
+        return rng.choice((None, {}, {"rope_type": "default", "rope_theta": 900},
+                           *[{**scaled, "rope_type": "longrope"} for scaled in scaled_ropes(config)[4:]]))
     return rng.choice((
         None, {}, {"rope_type": "default"}, {"rope_theta": 300.0}, {"rope_type": "default", "rope_theta": 900},
         {"type": "linear", "factor": 2.0}, {"rope_type": "linear", "factor": 3, "rope_theta": 200.0},
         {"rope_type": "linear", "type": "default", "factor": 0.5}, {"rope_type": "default", "factor": 4.0},
         {"rope_type": "linear", "factor": 2.0, "attention_factor": 3.0, "partial_rotary_factor": 1.0},
-        LLAMA3, {**LLAMA3, "rope_theta": 700.0, "factor": 8}))
+        LLAMA3, {**LLAMA3, "rope_theta": 700.0, "factor": 8}, *scaled_ropes(config)))
+
+
+def scaled_ropes(config):
+    """Settings of yarn and longrope. Sequences have 24 tokens: more than 16 are long, up to 28 are short."""
+    pairs = (config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]) // 2
+    lists = {"short_factor": [1 + i / 3 for i in range(pairs)], "long_factor": [2 + i for i in range(pairs)]}
+    return (
+        {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8},
+        {"type": "yarn", "factor": 3, "rope_theta": 50.0, "beta_fast": 4, "beta_slow": 0.5, "truncate": False},
+        {"rope_type": "yarn", "factor": 2.0, "mscale": 2.0, "mscale_all_dim": 0.7, "beta_fast": None},
+        {"rope_type": "yarn", "factor": 2.0, "attention_factor": 0.8, "original_max_position_embeddings": 16},
+        {"rope_type": "longrope", "original_max_position_embeddings": 16, **lists},
+        {"type": "longrope", "original_max_position_embeddings": 28, "factor": 6.0, "rope_theta": 90.0, **lists},
+        {"rope_type": "longrope", "attention_factor": 1.3, **lists})
+
+
+def rope_pair(rng, config):
+    """The ropes of gemma3_text."""
+    if rng.random() < 0.2:
+        return rope(rng, config)
+    one, other = rope(rng, config), rope(rng, config)
+    return rng.choice(({"full_attention": one, "sliding_attention": other}, {"full_attention": one},
+                       {"sliding_attention": other}, None, {}))
 
 
 def one_of(*values):
@@ -73,7 +99,13 @@ VALUES = {
     "activation_function": one_of("gelu_new", "gelu", "gelu_pytorch_tanh"), "hidden_act": one_of("silu", "swish"),
     "layer_norm_epsilon": one_of(1e-5, 0.1), "rms_norm_eps": one_of(1e-6, 0.1), "resid_pdrop": one_of(0, 0.0, 0.3),
     "embd_pdrop": one_of(0, 0.3), "attn_pdrop": one_of(0, 0.3), "attention_dropout": one_of(0, 0.0, 0.3),
-    "rope_theta": one_of(300.0, 900), "rope_parameters": rope, "rope_scaling": rope, "layer_types": layer_types,
+    "rope_theta": one_of(300.0, 900), "rope_scaling": rope, "layer_types": layer_types,
+    "rope_parameters": lambda rng, config: (rope_pair if config["model_type"] == "gemma3_text" else rope)(rng, config),
+    "rope_local_base_freq": one_of(70.0, 900), "original_max_position_embeddings": one_of(16, 28, 32),
+    "sliding_window_pattern": one_of(1, 2, 3), "no_rope_layer_interval": one_of(1, 2, 3),
+    "no_rope_layers": lambda rng, config: rng.choice((None, [rng.getrandbits(1) for _ in full(rng, config)])),
+    "query_pre_attn_scalar": one_of(3, 16, 224), "attn_logit_softcapping": one_of(0.7, 5.0, 50.0, None),
+    "final_logit_softcapping": one_of(1.5, 30.0, None), "hidden_activation": one_of("gelu_pytorch_tanh", "gelu_new"),
     "attention_bias": one_of(True, False), "mlp_bias": one_of(True, False), "sliding_window": one_of(1, 4, 9, 40, None),
     "use_sliding_window": one_of(True, True, False), "max_window_layers": one_of(0, 1, 2, 28),
     "head_dim": one_of(2, 6, 8, 12), "pad_token_id": one_of(49, -1, None), "architectures": one_of(None, []),
@@ -104,12 +136,12 @@ ANY = one_of(True, False, 3, 0.5, "text", [1], {"a": 1}, None)
 WILD = {
     "head_dim": one_of(None, 7, 3), "sliding_window": one_of(0, None), "hidden_act": one_of("gelu", "relu", None),
     "activation_function": one_of("relu", None), "rope_theta": one_of(None), "num_key_value_heads": one_of(None, 3),
-    "rope_parameters": one_of({"rope_type": "yarn", "factor": 2.0}, {"rope_theta": None}, {"rope_type": None},
+    "rope_parameters": one_of({"rope_type": "yarn"}, {"rope_theta": None}, {"rope_type": None},
                               {"rope_type": "linear"}, {"rope_type": "linear", "factor": 2.0, "partial_rotary_factor": 0.5},
                               {"full_attention": {"rope_type": "linear", "factor": 2.0}}, {"factor": 2.0}),
     "layer_types": one_of(["full_attention"], [], None, ["linear_attention"] * 2, ["chunked_attention"] * 3),
     "pad_token_id": one_of(77, -77, 1.5), "architectures": one_of(["Other"], "x"), "hidden_size": one_of(48, None),
-    "use_sliding_window": one_of(None), "max_window_layers": one_of(None), "model_type": one_of("ministral", "gemma2"),
+    "use_sliding_window": one_of(None), "max_window_layers": one_of(None), "model_type": one_of("ministral", "gemma"),
 }
 WILD["rope_scaling"] = WILD["rope_parameters"]
 HARMLESS = {"only empty": one_of({}, None), "only false": one_of(False), "only true": one_of(True), "only 0": one_of(0, None),
@@ -129,8 +161,10 @@ def sizes(rng, family):
               "num_attention_heads": heads, "intermediate_size": rng.choice((20, 40)), "vocab_size": 50,
               "max_position_embeddings": 32, "num_key_value_heads": rng.choice((1, 2)), "head_dim": rng.choice((6, 8, 12))}
     for absent in ("num_key_value_heads", "head_dim"):
-        if rng.random() < 0.15:
+        if rng.random() < 0.15 and not (absent == "head_dim" and family in ("gemma2", "gemma3_text")):
             del config[absent]
+    if family in ("smollm3", "phi3"):  # their default is beyond a small vocabulary
+        config["pad_token_id"] = None
     return config
 
 
@@ -183,7 +217,7 @@ def make_weights(folder, seed):
     weights = {}
     for name, parameter in model.named_parameters():
         values = torch.randn(parameter.shape, generator=generator) * (0.3 if parameter.dim() > 1 else 0.1)
-        values += parameter.dim() == 1 and not name.endswith("bias")
+        values += parameter.dim() == 1 and not name.endswith("bias") and not config.model_type.startswith("gemma")
         weights[name] = (tuple(parameter.shape), values.flatten().tolist())
     files.write_weights(str(folder), weights, "F32")
 
@@ -266,7 +300,7 @@ def write_data(folder, rng, vocabulary):
 def compare(options):
     rng = random.Random(options.seed)
     drawer, counts, seen = Drawer(rng), collections.Counter(), collections.defaultdict(set)
-    families = list(drawer.table)
+    families = options.families.split(",") if options.families else list(drawer.table)
     for case in range(options.cases):
         family = families[case % len(families)]
         config, drawn = drawer.draw(family)
@@ -275,7 +309,7 @@ def compare(options):
             (folder / "config.json").write_text(json.dumps(config))
             samples = write_data(folder, rng, config["vocab_size"])
             # Without the keys of another family, the library would make a model of full size.
-            wanted, why = theirs(folder, case, samples) if config["model_type"] in families else (None, "another family")
+            wanted, why = theirs(folder, case, samples) if config["model_type"] in drawer.table else (None, "another family")
             verdict, wrong = judge(options.program, folder, config, drawer.table[family], wanted, why)
         counts[verdict] += 1
         counts[f"{verdict} in {family}"] += 1
@@ -312,6 +346,7 @@ def main():
     parser.add_argument("--program", required=True, type=os.path.abspath)
     parser.add_argument("--cases", type=int, default=scaled(200))
     parser.add_argument("--seed", type=int, default=int(os.environ.get("AH_TEST_SEED", "1")))
+    parser.add_argument("--families", help="only these")
     options = parser.parse_args()
     print(f"AH_TEST_SEED={options.seed}")
     return compare(options)

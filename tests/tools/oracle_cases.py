@@ -16,7 +16,9 @@ TRAINING = {"batch": 4, "micro_batches": 1, "seq": 16, "steps": 20, "lr": 0.01, 
             "warmup_steps": 4, "floor": 0.1, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-5, "weight_decay": 0.0,
             "clip": 0.0, "trainable": ["*"], "seed": 1}
 ARCHITECTURE = {"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM",
-                "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+                "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "olmo2": "Olmo2ForCausalLM",
+                "smollm3": "SmolLM3ForCausalLM", "phi3": "Phi3ForCausalLM", "gemma2": "Gemma2ForCausalLM",
+                "gemma3_text": "Gemma3ForCausalLM"}
 
 
 def gpt2(**changed):
@@ -45,6 +47,15 @@ def case(config, adapters=None, data=None, weights=None, **training):
 
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 32}
+
+LONGROPE = {"type": "longrope", "short_factor": [1.0, 1.5, 2.0, 3.5], "long_factor": [1.25, 2.0, 6.0, 9.5]}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 3.0, "beta_slow": 0.5}
+
+
+def gemma(family, **changed):
+    return llama(family, hidden_act=None, hidden_activation="gelu_pytorch_tanh", tie_word_embeddings=True,
+                 query_pre_attn_scalar=12, **changed)
+
 
 # tests/golden/train/README.md says what each case is for.
 CASES = {
@@ -108,6 +119,66 @@ CASES = {
         llama("qwen3", head_dim=16, num_attention_heads=2, num_key_value_heads=1),
         lora("standard", 4, 8, "attention.q", "attention.v", "mlp.gate", "mlp.down"), trainable=["*.lora_*"],
         micro_batches=2, clip=1.35, weight_decay=0.1),
+    "llama-yarn": case(llama("llama", rope_scaling=YARN, rope_theta=100.0, vocab_size=71), seq=40, batch=2, clip=1.2),
+    "qwen2-yarn": case(
+        llama("qwen2", rope_scaling={**YARN, "truncate": False, "attention_factor": 1.2}, rope_theta=900.0, head_dim=None,
+              hidden_size=48, num_attention_heads=3, num_key_value_heads=1), seq=28, micro_batches=2),
+    "olmo2": case(llama("olmo2"), clip=1.9, weight_decay=0.1, micro_batches=2),
+    "olmo2-odd": case(
+        llama("olmo2", attention_bias=True, hidden_size=27, head_dim=10, num_attention_heads=3, num_key_value_heads=3,
+              intermediate_size=37, vocab_size=89, rms_norm_eps=1e-6),
+        data={"documents": True, "mask": True}, weights={"dtype": "BF16", "bits": 8}, seq=24, micro_batches=4),
+    "olmo2-lora": case(
+        llama("olmo2"), lora("standard", 4, 2, *shapes.LORA_MODULES["llama"]), trainable=["*.lora_*"],
+        clip=0.95),
+    "smollm3": case(
+        llama("smollm3", num_hidden_layers=4, pad_token_id=66, tie_word_embeddings=None, rope_theta=None), clip=2.1,
+        weight_decay=0.1),
+    "smollm3-windows": case(
+        llama("smollm3", num_hidden_layers=4, pad_token_id=5, attention_bias=True, mlp_bias=True, use_sliding_window=True,
+              sliding_window=6, no_rope_layers=[0, 1, 1, 0],
+              layer_types=["full_attention", "sliding_attention", "full_attention", "sliding_attention"]),
+        data={"documents": True}, seq=20, micro_batches=2),
+    "smollm3-lora": case(
+        llama("smollm3", pad_token_id=66, no_rope_layer_interval=2),
+        lora("rank_stabilized", 2, 3, "attention.k", "attention.output", "mlp.up"),
+        trainable=["*.lora_*", "head.norm.weight"], micro_batches=2),
+    "phi3": case(
+        llama("phi3", pad_token_id=66, head_dim=None, hidden_size=32, sliding_window=9), clip=1.7, weight_decay=0.1),
+    "phi3-longrope": case(
+        llama("phi3", pad_token_id=66, head_dim=None, hidden_size=24, num_attention_heads=3, num_key_value_heads=1,
+              intermediate_size=37, rope_scaling=LONGROPE, original_max_position_embeddings=16),
+        weights={"dtype": "BF16", "bits": 8}, seq=21, micro_batches=4),
+    "phi3-lora": case(
+        llama("phi3", pad_token_id=66, head_dim=None, hidden_size=32, rope_scaling=LONGROPE,
+              original_max_position_embeddings=32),
+        lora("standard", 4, 2, *shapes.LORA_MODULES["phi3"]), trainable=["*.lora_*"], seq=24, clip=0.75),
+    "gemma2": case(
+        gemma("gemma2", attn_logit_softcapping=1.5, final_logit_softcapping=4.0, sliding_window=5), weight_decay=0.1,
+        micro_batches=2),
+    "gemma2-odd": case(
+        gemma("gemma2", hidden_size=27, head_dim=10, num_attention_heads=3, num_key_value_heads=1, intermediate_size=37,
+              attention_bias=True, num_hidden_layers=3, vocab_size=89, sliding_window=7,
+              final_logit_softcapping=None),
+        data={"documents": True, "mask": True}, weights={"dtype": "BF16", "bits": 8}, seq=24, micro_batches=4, clip=2.5),
+    "gemma2-lora": case(
+        gemma("gemma2", attn_logit_softcapping=3.0, sliding_window=5),
+        lora("standard", 3, 6, *shapes.LORA_MODULES["llama"]), trainable=["*.lora_*"], micro_batches=2),
+    "gemma3": case(
+        gemma("gemma3_text", num_hidden_layers=3, sliding_window=5, sliding_window_pattern=3, rope_local_base_freq=80.0,
+              rope_theta=900.0, rope_scaling={"rope_type": "linear", "factor": 2.0}), weight_decay=0.1, micro_batches=2),
+    "gemma3-odd": case(
+        gemma("gemma3_text", num_hidden_layers=3, hidden_size=27, head_dim=10, num_attention_heads=3,
+              num_key_value_heads=1, intermediate_size=37, attention_bias=True, vocab_size=89, sliding_window=9,
+              rope_theta=None, final_logit_softcapping=5.0,
+              layer_types=["full_attention", "sliding_attention", "full_attention"],
+              rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 5000.0},
+                               "sliding_attention": {**YARN, "rope_theta": 60.0}}),
+        data={"documents": True}, weights={"dtype": "BF16", "bits": 8}, seq=24),
+    "gemma3-lora": case(
+        gemma("gemma3_text", sliding_window=5, sliding_window_pattern=2),
+        lora("standard", 4, 8, "attention.q", "attention.v", "mlp.gate", "mlp.down"),
+        trainable=["*.lora_*"], micro_batches=2),
     "qwen3-norms-only": case(llama("qwen3", head_dim=6), trainable=["layer.*norm.weight"], batch=2, lr=0.03),
 }
 
@@ -119,14 +190,14 @@ def bell(rng, bits):
     return max(-limit, min(limit, total >> 19 - bits))
 
 
-def initial(rng, tensor, shape, bits):
+def initial(rng, tensor, shape, bits, offset):
     """Returns values with deviation 1/4 for a table, 1 / sqrt(inputs) (to a power of two) for a matrix, 1/8 around 1
-    for a gain or around 0 for a bias."""
+    (less the offset of gains) for a gain or around 0 for a bias."""
     size = 1
     for n in shape:
         size *= n
     if not tensor.matrix:
-        centre = 1.0 if tensor.ours.endswith("norm.weight") else 0.0
+        centre = 1.0 - offset if tensor.ours.endswith("norm.weight") else 0.0
         return [centre + bell(rng, 5) * 2.0 ** -5 for _ in range(size)]
     inputs = next(iter(tensor.parts.values()))[1]
     scale = -2 if tensor.ours.startswith("embedding") else -((inputs - 1).bit_length() + 1 >> 1)
@@ -177,19 +248,20 @@ def make_data(rng, folder, made, training, vocabulary):
         files.write_numbers(os.path.join(folder, "data.bin.mask"), "B", make_mask(rng, len(tokens), training))
 
 
-def make_weights(rng, tensors, bits):
+def make_weights(rng, tensors, bits, offset=0.0):
     weights = {}
     for tensor in tensors:
         for part in tensor.parts:
             size = shapes.file_shape(tensor, part)
-            weights[part] = (size, initial(rng, tensor, size, bits))
+            weights[part] = (size, initial(rng, tensor, size, bits, offset))
     return weights
 
 
 def make_adapter(rng, folder, shape, training, bits):
     """Makes an adapter's files. Tensors that are trained whole get other values than in the base."""
     tensors, adapters = shapes.tensors_of(shape), shapes.adapters_of(shape, training)
-    whole = make_weights(rng, [t for t in tensors if shapes.is_trained(training["trainable"], t.ours)], bits)
+    whole = make_weights(rng, [t for t in tensors if shapes.is_trained(training["trainable"], t.ours)], bits,
+                         shape.norm_offset)
     modules = [name.removesuffix(".weight") for name in whole]
     table, = tensors[0].parts
     ties = shape.tied and table in whole
@@ -219,7 +291,7 @@ def make_case(name, folder):
     dtype, bits = made["weights"].get("dtype", "F32"), made["weights"].get("bits", 12)
     files.write_json(os.path.join(folder, "config.json"), config)
     shape = shapes.read_shape(config)
-    weights = make_weights(rng, shapes.tensors_of(shape), bits)
+    weights = make_weights(rng, shapes.tensors_of(shape), bits, shape.norm_offset)
     files.write_weights(folder, weights, dtype, made["weights"].get("shards", 1))
     assert files.read_weights(folder) == {
         part: (size, files.array.array("d", values)) for part, (size, values) in weights.items()}, "rounded"

@@ -152,7 +152,7 @@ def compare_gradients(table, case, expected, folder):
             continue
         values, zeros = run[name][1], case["zeros"].get(name, [])
         for begin, end in zeros:
-            table.add("gradients", f"{name}[{begin}:{end}]", norm(values[begin:end]) / true["norm"],
+            table.add("gradients", f"{name}[{begin}:{end}]", norm(values[begin:end]) / (true["norm"] or 1.0),
                       TOLERANCES["gradients"], "zero, relative to the rest")
         table.add("gradients", name, apart_from(values, true, zeros), TOLERANCES["gradients"])
     for name in sorted(set(run) & set(case["frozen"])):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The five families as functions of their weights, from torch primitives; gradients are autograd's.
+"""The families as functions of their weights, from torch primitives; gradients are autograd's.
 
 Weights are a dict from the file's names to tensors of the file's shapes. Nothing here converts, so everything is
 computed in the type of the weights.
@@ -12,12 +12,44 @@ import torch.nn.functional as F
 import oracle_files as files
 
 
-def rope_frequencies(shape, dtype):
+def yarn_kept(rope, head, dtype):
+    """How much of each frequency stays: all before the pair that turns beta_fast times within the original positions,
+    nothing after the one that turns beta_slow times."""
+    def pair(turns):
+        return head * math.log(rope["original_max_position_embeddings"] / (turns * 2 * math.pi)) / (
+            2 * math.log(rope["rope_theta"]))
+    low, high = pair(rope.get("beta_fast") or 32), pair(rope.get("beta_slow") or 1)
+    if rope.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, head - 1)
+    return 1 - ((torch.arange(head // 2, dtype=dtype) - low) / (high - low or 0.001)).clamp(0, 1)
+
+
+def rope_factor(rope):
+    """Returns what cosines and sines are multiplied by."""
+    if rope.get("attention_factor") is not None:
+        return rope["attention_factor"]
+    original = rope["original_max_position_embeddings"]
+    if rope["kind"] == "yarn":
+        def grown(mscale):
+            return 0.1 * mscale * math.log(rope["factor"]) + 1 if rope["factor"] > 1 else 1.0
+        one, other = rope.get("mscale"), rope.get("mscale_all_dim")
+        return grown(one) / grown(other) if one and other else grown(1)
+    factor = rope.get("factor") or rope["max_positions"] / original
+    return math.sqrt(1 + math.log(factor) / math.log(original)) if rope["kind"] == "longrope" and factor > 1 else 1.0
+
+
+def rope_frequencies(rope, head, seq, dtype):
     """Returns radians per position, one for each pair of elements of a head."""
-    rope, head = shape.rope, shape.head_dim
     frequency = rope["rope_theta"] ** (-torch.arange(0, head, 2, dtype=dtype) / head)
     if rope["kind"] == "linear":
         return frequency / rope["factor"]
+    if rope["kind"] == "yarn":
+        kept = yarn_kept(rope, head, dtype)
+        return kept * frequency + (1 - kept) * frequency / rope["factor"]
+    if rope["kind"] == "longrope":
+        which = "long_factor" if seq > rope["original_max_position_embeddings"] else "short_factor"
+        return frequency / torch.tensor(rope[which], dtype=dtype)
     if rope["kind"] == "llama3":  # long waves are stretched, short ones stay, those between are blended
         low, high = rope["low_freq_factor"], rope["high_freq_factor"]
         turns = rope["original_max_position_embeddings"] * frequency / (2 * math.pi)
@@ -27,10 +59,10 @@ def rope_frequencies(shape, dtype):
     return frequency
 
 
-def rotate(x, positions, frequencies):
+def rotate(x, positions, frequencies, factor):
     """x: (batch, heads, seq, head_dim); element i rotates with element i + head_dim / 2."""
     angle = positions[:, None, :, None].to(x.dtype) * frequencies
-    cos, sin = angle.cos(), angle.sin()
+    cos, sin = factor * angle.cos(), factor * angle.sin()
     first, second = x.chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 
@@ -50,6 +82,10 @@ def gelu(x, kind):
     return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
 
 
+def capped(x, cap):
+    return cap * torch.tanh(x / cap) if cap else x
+
+
 def sees(starts, window):
     """Returns (batch, 1, seq, seq): a token sees itself and earlier tokens of its document, at most `window` tokens."""
     seq = starts.shape[1]
@@ -62,7 +98,9 @@ def attend(shape, q, k, v, seen):
     """q, k, v: (batch, heads or kv_heads, seq, head_dim). Returns (batch, seq, heads * head_dim)."""
     group = shape.heads // shape.kv_heads
     k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
-    scores = torch.einsum("bhqd,bhkd->bhqk", q, k) / math.sqrt(shape.head_dim)
+    scores = torch.einsum("bhqd,bhkd->bhqk", q, k) / math.sqrt(
+        shape.query_scalar or shape.head_dim)
+    scores = capped(scores, shape.score_cap)
     weights = scores.masked_fill(~seen, -math.inf).softmax(-1)
     return torch.einsum("bhqk,bhkd->bqhd", weights, v).flatten(2)
 
@@ -90,24 +128,45 @@ def gpt2_layer(shape, w, at, x, seen):
     return x + conv1d("mlp.c_proj", gelu(conv1d("mlp.c_fc", norm("ln_2", x)), shape.activation))
 
 
-def llama_layer(shape, w, at, x, seen, positions):
+def llama_layer(shape, w, number, x, starts):
+    at, window = f"model.layers.{number}", shape.windows[number]
+    rope = shape.window_rope if shape.window_rope and window else shape.rope
+    positions = torch.arange(x.shape[1]) - starts
+
     def linear(name, x):
         y = F.linear(x, w[f"{at}.{name}.weight"], w.get(f"{at}.{name}.bias"))
         return adapted(shape, w, f"{at}.{name}", x, y)
 
     def norm(name, x):
-        return rms_norm(x, w[f"{at}.{name}.weight"], shape.epsilon)
-    y = norm("input_layernorm", x)
-    q, k, v = (heads_of(linear(f"self_attn.{name}_proj", y), heads)
-               for name, heads in (("q", shape.heads), ("k", shape.kv_heads), ("v", shape.kv_heads)))
-    if shape.qk_norm:
-        q, k = norm("self_attn.q_norm", q), norm("self_attn.k_norm", k)
-    frequencies = rope_frequencies(shape, x.dtype)
-    q, k = rotate(q, positions, frequencies), rotate(k, positions, frequencies)
-    x = x + linear("self_attn.o_proj", attend(shape, q, k, v, seen))
-    y = norm("post_attention_layernorm", x)
-    gate, up = linear("mlp.gate_proj", y), linear("mlp.up_proj", y)
-    return x + linear("mlp.down_proj", gate * torch.sigmoid(gate) * up)
+        return rms_norm(x, w[f"{at}.{name}.weight"] + shape.norm_offset, shape.epsilon)
+
+    def attention(x):
+        sizes = [shape.heads * shape.head_dim] + 2 * [shape.kv_heads * shape.head_dim]
+        q, k, v = (linear("self_attn.qkv_proj", x).split(sizes, dim=-1) if shape.joined else
+                   (linear(f"self_attn.{name}_proj", x) for name in "qkv"))
+        if shape.qk_whole:
+            q, k = norm("self_attn.q_norm", q), norm("self_attn.k_norm", k)
+        q, k, v = heads_of(q, shape.heads), heads_of(k, shape.kv_heads), heads_of(v, shape.kv_heads)
+        if shape.qk_norm and not shape.qk_whole:
+            q, k = norm("self_attn.q_norm", q), norm("self_attn.k_norm", k)
+        if number not in shape.unrotated:
+            frequencies, factor = rope_frequencies(rope, shape.head_dim, x.shape[1], x.dtype), rope_factor(rope)
+            q, k = rotate(q, positions, frequencies, factor), rotate(k, positions, frequencies, factor)
+        return linear("self_attn.o_proj", attend(shape, q, k, v, sees(starts, window)))
+
+    def mlp(x):
+        gate, up = (linear("mlp.gate_up_proj", x).chunk(2, dim=-1) if shape.joined else
+                    (linear("mlp.gate_proj", x), linear("mlp.up_proj", x)))
+        gate = gelu(gate, "gelu_tanh") if shape.activation == "gelu_tanh_gated" else gate * torch.sigmoid(gate)
+        return linear("mlp.down_proj", gate * up)
+    if shape.norms == "before":
+        x = x + attention(norm("input_layernorm", x))
+        return x + mlp(norm("post_attention_layernorm", x))
+    if shape.norms == "after":
+        x = x + norm("post_attention_layernorm", attention(x))
+        return x + norm("post_feedforward_layernorm", mlp(x))
+    x = x + norm("post_attention_layernorm", attention(norm("input_layernorm", x)))
+    return x + norm("post_feedforward_layernorm", mlp(norm("pre_feedforward_layernorm", x)))
 
 
 def logits(shape, w, tokens, starts):
@@ -124,10 +183,11 @@ def logits(shape, w, tokens, starts):
         x = table[tokens]
         if shape.padding is not None:
             x = torch.where((tokens == shape.padding)[..., None], x.detach(), x)
+        x = x * shape.embedding_scale
         for i in range(shape.layers):
-            x = llama_layer(shape, w, f"model.layers.{i}", x, sees(starts, shape.windows[i]), positions)
-        x = rms_norm(x, w["model.norm.weight"], shape.epsilon)
-    return x @ (table if shape.tied else w["lm_head.weight"]).T
+            x = llama_layer(shape, w, i, x, starts)
+        x = rms_norm(x, w["model.norm.weight"] + shape.norm_offset, shape.epsilon)
+    return capped(x @ (table if shape.tied else w["lm_head.weight"]).T, shape.logit_cap)
 
 
 def loss(scores, targets, bears_loss):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What models say, by transformers (and peft) in float64, for the golden cases of training.
 
-    oracle_samples.py --write            makes tests/golden/sample/*.txt again
+    oracle_samples.py --write [CASE ...] makes tests/golden/sample/*.txt again
     oracle_samples.py --check            are they what it makes?
 
 A file is one case of tests/golden/train. For each text it has three lines: `prompt` and its tokens; `logits` after the
@@ -16,6 +16,7 @@ import sys
 import numpy
 import torch
 import transformers
+from transformers import modeling_rope_utils
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 CASES = os.path.join(ROOT, "tests", "golden", "train")
@@ -26,6 +27,12 @@ SAID_MOST = 24
 
 def load(folder):
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager")
+    rotary = getattr(model.base_model, "rotary_emb", None)
+    if rotary and rotary.rope_type == "longrope":  # a speaker chooses the factors once, for all of its positions
+        frequencies, _ = modeling_rope_utils.ROPE_INIT_FUNCTIONS["longrope"](
+            model.config, None, seq_len=model.config.max_position_embeddings)
+        rotary.inv_freq.copy_(frequencies)
+        rotary.rope_type = "default"
     if os.path.exists(os.path.join(folder, "adapter_config.json")):
         import peft
         model = peft.PeftModel.from_pretrained(model, folder, torch_dtype=torch.float64)
@@ -66,9 +73,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("cases", nargs="*", help="only these")
     options = parser.parse_args()
     wrong = 0
-    for name in sorted(os.listdir(CASES)):
+    for name in options.cases or sorted(os.listdir(CASES)):
         if not os.path.exists(os.path.join(CASES, name, "training.json")):
             continue
         path, text = os.path.join(SAMPLES, name + ".txt"), sample(name)

@@ -13,13 +13,16 @@ import oracle_files as files
 
 LORA_INPUTS = {  # the adapters with a common input, which are stored one above the other
     "attention.qkv": ("attention.q", "attention.k", "attention.v", "attention.qkv"),
-    "attention.output": ("attention.output",), "mlp.gate_up": ("mlp.gate", "mlp.up"), "mlp.down": ("mlp.down",)}
+    "attention.output": ("attention.output",), "mlp.gate_up": ("mlp.gate", "mlp.up", "mlp.gate_up"),
+    "mlp.down": ("mlp.down",)}
 LORA_MODULES = {
     "gpt2": {"attention.qkv": "attn.c_attn", "attention.output": "attn.c_proj", "mlp.up": "mlp.c_fc",
              "mlp.down": "mlp.c_proj"},
     "llama": {"attention.q": "self_attn.q_proj", "attention.k": "self_attn.k_proj", "attention.v": "self_attn.v_proj",
               "attention.output": "self_attn.o_proj", "mlp.gate": "mlp.gate_proj", "mlp.up": "mlp.up_proj",
-              "mlp.down": "mlp.down_proj"}}
+              "mlp.down": "mlp.down_proj"},
+    "phi3": {"attention.qkv": "self_attn.qkv_proj", "attention.output": "self_attn.o_proj",
+             "mlp.gate_up": "mlp.gate_up_proj", "mlp.down": "mlp.down_proj"}}
 
 
 @dataclass
@@ -45,7 +48,7 @@ class Shape:
     vocabulary: int
     positions: int
     epsilon: float
-    activation: str          # gelu_tanh, gelu, silu_gated
+    activation: str          # gelu_tanh, gelu, silu_gated, gelu_tanh_gated
     qkv_bias: bool
     output_bias: bool
     mlp_bias: bool
@@ -55,24 +58,64 @@ class Shape:
     rope: dict = field(default_factory=dict)  # empty: learned positions
     padding: int | None = None  # the token whose row of the embedding gets no gradient as an input
     lora_scale: float = 0.0     # the factor of adapters
+    norms: str = "before"       # of attention and MLP: before, after, around
+    norm_offset: float = 0.0    # gains are this much more than the weights
+    qk_whole: bool = False      # the norm of q is of all heads together, and so is that of k
+    query_scalar: float = 0.0   # scores are divided by its square root; 0: head_dim
+    score_cap: float = 0.0      # 0: none
+    logit_cap: float = 0.0
+    embedding_scale: float = 1.0
+    window_rope: dict = field(default_factory=dict)  # of layers with a window, where it differs
+    unrotated: tuple = ()       # layers without rope
+    joined: bool = False        # q, k and v are one matrix in the file, and so are gate and up
+
+
+def _settle(rope, theta, config):
+    rope = dict(rope or {})
+    rope.setdefault("rope_theta", theta)
+    rope["kind"] = rope.get("rope_type") or rope.get("type") or "default"
+    rope["max_positions"] = config["max_position_embeddings"]
+    rope.setdefault("original_max_position_embeddings", config["max_position_embeddings"])
+    return rope
 
 
 def _rope(config):
     """Reads rope_parameters (newer) or rope_theta and rope_scaling (older)."""
-    rope = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
-    rope.setdefault("rope_theta", config.get("rope_theta") or 10000.0)
-    rope["kind"] = rope.get("rope_type") or rope.get("type") or "default"
-    return rope
+    theta = config.get("rope_theta") or {"smollm3": 2e6, "gemma3_text": 1e6}.get(config["model_type"], 1e4)
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if config["model_type"] == "gemma3_text":
+        rope = rope.get("full_attention", {}) if config.get("rope_parameters") else rope
+    if config["model_type"] == "phi3":
+        rope = {**rope, "original_max_position_embeddings": config.get("original_max_position_embeddings", 4096)}
+    return _settle(rope, theta, config)
+
+
+def _window_rope(config):
+    if config["model_type"] != "gemma3_text":
+        return {}
+    inside = (config.get("rope_parameters") or {}).get("sliding_attention")
+    return _settle(inside, config.get("rope_local_base_freq", 1e4), config)
+
+
+def _unrotated(config):
+    if config["model_type"] != "smollm3":
+        return ()
+    layers, interval = config["num_hidden_layers"], config.get("no_rope_layer_interval", 4)
+    rotated = config.get("no_rope_layers") or [(i + 1) % interval for i in range(layers)]
+    return tuple(i for i in range(layers) if not rotated[i])
 
 
 def _windows(config, layers):
-    """layer_types decides; without it, mistral has a window everywhere, qwen from max_window_layers on."""
+    """layer_types decides; without it: mistral and phi3 have a window everywhere, qwen from max_window_layers on, smollm3
+    where it is not rotated, gemma2 in every second layer, gemma3 in all but every sixth."""
     family, window = config["model_type"], config.get("sliding_window", 4096) or 0
-    if family not in ("mistral", "qwen2", "qwen3") or family != "mistral" and not config.get("use_sliding_window"):
+    if (family in ("gpt2", "llama", "olmo2") or family == "phi3" and "sliding_window" not in config
+            or family in ("qwen2", "qwen3", "smollm3") and not config.get("use_sliding_window")):
         return [0] * layers
-    first = 0 if family == "mistral" else config.get("max_window_layers", 28)
-    types = config.get("layer_types") or [
-        "sliding_attention" if i >= first else "full_attention" for i in range(layers)]
+    first, nope, pattern = config.get("max_window_layers", 28), _unrotated(config), config.get("sliding_window_pattern", 6)
+    slides = {"qwen2": lambda i: i >= first, "qwen3": lambda i: i >= first, "smollm3": lambda i: i in nope,
+              "gemma2": lambda i: i % 2 == 0, "gemma3_text": lambda i: (i + 1) % pattern}.get(family, lambda i: True)
+    types = config.get("layer_types") or ["sliding_attention" if slides(i) else "full_attention" for i in range(layers)]
     return [window if kind == "sliding_attention" else 0 for kind in types]
 
 
@@ -99,15 +142,27 @@ def read_shape(config):
     if family == "gpt2":
         return _gpt2(config)
     width, heads, layers = config["hidden_size"], config["num_attention_heads"], config["num_hidden_layers"]
-    bias = bool(config.get("attention_bias")) and family in ("llama", "qwen3")
+    bias = bool(config.get("attention_bias")) and family not in ("mistral", "qwen2", "phi3")
+    gemma, more = family in ("gemma2", "gemma3_text"), {}
+    if gemma:
+        first = family == "gemma2"
+        more = {"norm_offset": 1.0, "query_scalar": config.get("query_pre_attn_scalar", 256),
+                "score_cap": first and config.get("attn_logit_softcapping", 50.0) or 0.0,
+                "logit_cap": config.get("final_logit_softcapping", 30.0 if first else None) or 0.0, "embedding_scale": math.sqrt(width),
+                "window_rope": _window_rope(config)}
+    paddings = {"olmo2": 1, "smollm3": 128004, "phi3": 32000, "gemma2": 0, "gemma3_text": 0}
     return Shape(
         family=family, layers=layers, width=width, heads=heads, kv_heads=config.get("num_key_value_heads") or heads,
         head_dim=config.get("head_dim") or width // heads, mlp_width=config["intermediate_size"],
         vocabulary=config["vocab_size"], positions=config["max_position_embeddings"],
-        epsilon=config.get("rms_norm_eps", 1e-6), activation="silu_gated", qkv_bias=family == "qwen2" or bias,
-        output_bias=bias, mlp_bias=family == "llama" and bool(config.get("mlp_bias")), qk_norm=family == "qwen3",
-        tied=bool(config.get("tie_word_embeddings", False)), windows=_windows(config, layers), rope=_rope(config),
-        padding=config.get("pad_token_id"))
+        epsilon=config.get("rms_norm_eps", 1e-5 if family in ("olmo2", "phi3") else 1e-6),
+        activation="gelu_tanh_gated" if gemma else "silu_gated", qkv_bias=family == "qwen2" or bias, output_bias=bias,
+        mlp_bias=family in ("llama", "smollm3") and bool(config.get("mlp_bias")),
+        qk_norm=family in ("qwen3", "olmo2", "gemma3_text"),
+        tied=bool(config.get("tie_word_embeddings", gemma or family == "smollm3")), windows=_windows(config, layers),
+        rope=_rope(config), padding=config.get("pad_token_id", paddings.get(family)),
+        norms={"olmo2": "after", "gemma2": "around", "gemma3_text": "around"}.get(family, "before"),
+        qk_whole=family == "olmo2", unrotated=_unrotated(config), joined=family == "phi3", **more)
 
 
 def _gpt2_layer(shape, ours, theirs):
@@ -137,16 +192,26 @@ def _llama_layer(shape, ours, theirs):
         if bias:
             made += [Tensor(f"{ours}.{name}.bias", {f"{theirs}.{part}.bias": (n,) for part, n in their.items()})]
         return made
-    qkv = {"self_attn.q_proj": query, "self_attn.k_proj": key, "self_attn.v_proj": key}
-    tensors = norm("attention_norm", "input_layernorm", width) + linear("attention.qkv", qkv, width, shape.qkv_bias)
+    before, after = shape.norms != "after", shape.norms != "before"
+    qkv = ({"self_attn.qkv_proj": query + 2 * key} if shape.joined else
+           {"self_attn.q_proj": query, "self_attn.k_proj": key, "self_attn.v_proj": key})
+    tensors = norm("attention_norm", "input_layernorm", width) if before else []
+    tensors += linear("attention.qkv", qkv, width, shape.qkv_bias)
     if shape.qk_norm:
-        tensors += norm("attention.q_norm", "self_attn.q_norm", head)
-        tensors += norm("attention.k_norm", "self_attn.k_norm", head)
-    return (tensors + linear("attention.output", {"self_attn.o_proj": width}, query, shape.output_bias)
-            + norm("mlp_norm", "post_attention_layernorm", width)
-            + linear("mlp.gate", {"mlp.gate_proj": mlp}, width, shape.mlp_bias)
-            + linear("mlp.up", {"mlp.up_proj": mlp}, width, shape.mlp_bias)
-            + linear("mlp.down", {"mlp.down_proj": width}, mlp, shape.mlp_bias))
+        tensors += norm("attention.q_norm", "self_attn.q_norm", query if shape.qk_whole else head)
+        tensors += norm("attention.k_norm", "self_attn.k_norm", key if shape.qk_whole else head)
+    tensors += linear("attention.output", {"self_attn.o_proj": width}, query, shape.output_bias)
+    if after:
+        tensors += norm("attention_post_norm", "post_attention_layernorm", width)
+    if before:
+        tensors += norm("mlp_norm", "pre_feedforward_layernorm" if after else "post_attention_layernorm", width)
+    if shape.joined:
+        tensors += linear("mlp.gate_up", {"mlp.gate_up_proj": 2 * mlp}, width, False)
+    else:
+        tensors += linear("mlp.gate", {"mlp.gate_proj": mlp}, width, shape.mlp_bias)
+        tensors += linear("mlp.up", {"mlp.up_proj": mlp}, width, shape.mlp_bias)
+    tensors += linear("mlp.down", {"mlp.down_proj": width}, mlp, shape.mlp_bias)
+    return tensors + (norm("mlp_post_norm", "post_feedforward_layernorm", width) if after else [])
 
 
 def tensors_of(shape):
@@ -171,7 +236,7 @@ def lora_module(shape, word, layer):
     """The file's name of a matrix with an adapter, without "weight"."""
     if shape.family == "gpt2":
         return f"transformer.h.{layer}.{LORA_MODULES['gpt2'][word]}"
-    return f"model.layers.{layer}.{LORA_MODULES['llama'][word]}"
+    return f"model.layers.{layer}.{LORA_MODULES['phi3' if shape.joined else 'llama'][word]}"
 
 
 def adapters_of(shape, training):

@@ -131,7 +131,8 @@ def zero_gradients(shape, tensors):
     """Returns the biases of keys that are not rotated: they add the same to all scores of a query. Element ranges by
     name."""
     if shape.rope:
-        return []
+        return [{"name": f"model.layers.{i}.self_attn.k_proj.bias", "begin": 0, "end": shape.kv_heads * shape.head_dim}
+                for i in shape.unrotated if shape.qkv_bias]
     return [{"name": part, "begin": shape.width, "end": 2 * shape.width}
             for tensor in tensors if tensor.ours.endswith("attention.qkv.bias") for part in tensor.parts]
 

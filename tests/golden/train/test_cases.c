@@ -11,6 +11,7 @@
 #include "tests/golden/train/case.h"
 #include "tests/support/hooked.h"
 
+#include <math.h>
 #include <sys/stat.h>
 
 static const char *const names[] = {
@@ -33,9 +34,26 @@ static const char *const names[] = {
     "qwen3",
     "qwen3-layer-types",
     "qwen3-norms-only",
+    "llama-yarn",
+    "qwen2-yarn",
+    "olmo2",
+    "olmo2-odd",
+    "smollm3",
+    "smollm3-windows",
+    "phi3",
+    "phi3-longrope",
+    "gemma2",
+    "gemma2-odd",
+    "gemma3",
+    "gemma3-odd",
     "gpt2-lora",
     "llama-lora",
     "qwen3-lora",
+    "olmo2-lora",
+    "smollm3-lora",
+    "phi3-lora",
+    "gemma2-lora",
+    "gemma3-lora",
 };
 
 static struct golden golden;
@@ -61,9 +79,13 @@ static void keep_logits(void *context, const struct hooked_op *op)
     assert_true(g->c.job.training.seq * logits.vocabulary <= LOGITS_MAX);
     uint64_t stride = from->row_stride ? from->row_stride : logits.vocabulary;
     const unsigned char *at = op->arenas[from->arena] + from->offset_bytes;
-    for (uint64_t row = 0; row < op->op->u.cross_entropy.rows && logits.rows < g->c.job.training.seq; row++)
-        memcpy(logits.values + logits.rows++ * logits.vocabulary, at + row * stride * sizeof(float),
-               logits.vocabulary * sizeof(float));
+    const float cap = op->op->u.cross_entropy.soft_cap;
+    for (uint64_t row = 0; row < op->op->u.cross_entropy.rows && logits.rows < g->c.job.training.seq; row++) {
+        float *to = logits.values + logits.rows++ * logits.vocabulary;
+        memcpy(to, at + row * stride * sizeof(float), logits.vocabulary * sizeof(float));
+        for (uint64_t i = 0; cap > 0 && i < logits.vocabulary; i++)
+            to[i] = cap * tanhf(to[i] / cap); /* the loss caps them itself */
+    }
 }
 
 static void write_logits(const char *folder)

@@ -75,7 +75,8 @@ static void check_groups(const struct ah_job *job, const char **patterns, size_t
             assert_string_not_equal(job->groups[g].name, job->groups[h].name);
             assert_false(job->groups[g].kind == job->groups[h].kind &&
                          job->groups[g].trained == job->groups[h].trained &&
-                         job->groups[g].windowed == job->groups[h].windowed &&
+                         job->groups[g].ways.windowed == job->groups[h].ways.windowed &&
+                         job->groups[g].ways.unrotated == job->groups[h].ways.unrotated &&
                          job->groups[g].backward == job->groups[h].backward &&
                          job->groups[g].input_gradient == job->groups[h].input_gradient);
         }

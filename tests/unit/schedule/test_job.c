@@ -188,7 +188,7 @@ TEST(job, windows_are_groups)
     check_group(&j.job.groups[2], "layer_windowed", 2, 2, true, true);
     for (size_t block = 1; block < 33; block++)
         assert_int_equal(j.job.group_of[block] == 2,
-                         ah_model_layer_windowed(j.document.body.model, block - 1));
+                         ah_model_layer_ways(j.document.body.model, block - 1).windowed);
     test_job_close(&j);
 }
 

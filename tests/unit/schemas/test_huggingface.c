@@ -169,10 +169,11 @@ TEST(huggingface, refuses_by_name_what_changes_the_model)
     static const struct {
         const char *more, *part;
     } rows[] = {
-        {",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4}", "rope_scaling: \"yarn\" is not a supported "
-                                                               "kind of rope"},
+        {",\"rope_scaling\":{\"type\":\"yarn\"}", "rope_scaling: factor is missing"},
         {",\"rope_parameters\":{\"rope_type\":\"longrope\",\"long_factor\":[1,2]}",
-         "rope_parameters: \"longrope\""},
+         "rope_parameters: longrope needs short_factor and long_factor"},
+        {",\"rope_parameters\":{\"rope_type\":\"longrope\",\"long_factor\":[1,2],\"short_factor\":[1,2]}",
+         "rope_parameters: short_factors has 2 factors, but a head has 8 pairs"},
         {",\"rope_scaling\":{\"rope_type\":\"dynamic\",\"factor\":2}", "\"dynamic\""},
         {",\"rope_scaling\":{\"type\":\"linear\"}", "rope_scaling: factor is missing"},
         {",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8}",
@@ -204,7 +205,7 @@ TEST(huggingface, refuses_by_name_what_changes_the_model)
         {",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},\"rope_parameters\":{\"rope_theta\":5e5}",
          "describe different ropes"},
         {",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},\"rope_parameters\":{\"rope_type\":\"yarn\"}",
-         "rope_parameters: \"yarn\""},
+         "rope_parameters: factor is missing"},
         {",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,\"high_freq_factor\":1,"
          "\"original_max_position_embeddings\":64}",
          "rope_scaling.low_freq_factor: 4 must be below"},
@@ -225,7 +226,7 @@ TEST(huggingface, refuses_by_name_what_changes_the_model)
         snprintf(text, sizeof text, LLAMA("%s"), rows[i].more);
         check_refused(text, rows[i].part);
     }
-    check_refused("{\"model_type\":\"gemma2\"}", "model_type: \"gemma2\" is not supported; use gpt2");
+    check_refused("{\"model_type\":\"gemma\"}", "model_type: \"gemma\" is not supported; use gpt2");
     check_refused("{\"model_type\":\"mixtral\"," SIZES "}", "model_type: \"mixtral\"");
     check_refused("{\"model_type\":7}", "model_type: is not text");
     check_refused("{\"model_type\":\"llama\",\"hidden_size\":64}", "num_hidden_layers: is missing");
@@ -396,7 +397,7 @@ TEST(huggingface, refuses_what_transformers_reads_otherwise)
         {LLAMA(",\"pad_token_id\":1.5"), "pad_token_id: is not a token of the vocabulary"},
         {"{\"model_type\":\"llama\",\"hidden_size\":65,\"num_hidden_layers\":1,\"num_attention_heads\":4,"
          "\"head_dim\":16,\"intermediate_size\":9,\"vocab_size\":9,\"max_position_embeddings\":9}",
-         "num_attention_heads: does not divide the width, which llama needs"},
+         "num_attention_heads: does not divide the width, which this family needs"},
         {FAMILY("mistral", ",\"num_key_value_heads\":null"),
          "num_key_value_heads: null has no meaning in mistral"},
         {QWEN2(",\"head_dim\":null"), "head_dim: null has no meaning in qwen2"},
@@ -484,7 +485,13 @@ TEST(huggingface, docs_show_the_table_of_keys)
 {
     struct ah_buffer page = {0}, out = {0};
     struct ah_error err = {0};
-    ah_buffer_puts(&out, "| key | gpt2 | llama | mistral | qwen2 | qwen3 |\n|---|---|---|---|---|---|\n");
+    ah_buffer_puts(&out, "| key |");
+    for (unsigned family = 0; ah_words_family[family]; family++)
+        ah_buffer_printf(&out, " %s |", ah_words_family[family]);
+    ah_buffer_puts(&out, "\n|---|");
+    for (unsigned family = 0; ah_words_family[family]; family++)
+        ah_buffer_puts(&out, "---|");
+    ah_buffer_puts(&out, "\n");
     for (const struct ah_huggingface_key *key = ah_huggingface_keys; key->name; key++)
         put_row(&out, key);
     CHECK_OK(ah_file_read("docs/huggingface.md", 1 << 20, &page, &err), err);

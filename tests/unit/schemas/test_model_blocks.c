@@ -136,8 +136,8 @@ TEST(model_blocks, groups_are_of_equal_blocks)
     assert_int_equal(groups[1].blocks, 2);
     assert_int_equal(groups[2].blocks, 26);
     assert_int_equal(groups[2].first, 2);
-    assert_true(ah_model_layer_windowed(&model, 27));
-    assert_false(ah_model_layer_windowed(&model, 26));
+    assert_true(ah_model_layer_ways(&model, 27).windowed);
+    assert_false(ah_model_layer_ways(&model, 26).windowed);
     uint64_t sum = 0;
     for (size_t i = 0; i < 4; i++)
         sum += groups[i].blocks * groups[i].parameters;

@@ -11,6 +11,7 @@
 #include "schemas/json.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -149,16 +150,10 @@ static void put_rope_factors(const struct print *print, const char *key, const d
     ah_buffer_puts(print->out, n ? "]," : "");
 }
 
-/* Puts the settings of a rope with a scaling. phi3 has the original positions outside. */
-static void put_rope_scaling(const struct print *print)
+/* Puts the settings of a rope. phi3 has the original positions outside. */
+static void put_rope(const struct print *print, const struct ah_model_rope *rope, bool theta)
 {
-    const struct ah_model_rope *rope = print->model->rope;
     struct ah_buffer *out = print->out;
-    put_key(print, "rope_scaling");
-    if (rope->kind == AH_ROPE_DEFAULT) {
-        ah_buffer_puts(out, "null");
-        return;
-    }
     ah_buffer_puts(out, "{");
     put_rope_number(print, "attention_factor", rope->attention_factor);
     put_rope_number(print, "beta_fast", rope->beta_fast);
@@ -169,22 +164,51 @@ static void put_rope_scaling(const struct print *print)
     put_rope_number(print, "low_freq_factor", rope->low_freq_factor);
     if (print->model->family != AH_FAMILY_PHI3)
         put_rope_number(print, "original_max_position_embeddings", (double)rope->original_positions);
-    ah_buffer_printf(out, "\"rope_type\":\"%s\"", ah_words_rope[rope->kind]);
-    if (rope->n_short_factors) {
-        ah_buffer_puts(out, ",");
-        put_rope_factors(print, "short_factor", rope->short_factors, rope->n_short_factors);
-        out->size -= !out->failed;
+    put_rope_number(print, "rope_theta", theta ? rope->theta : 0);
+    put_rope_factors(print, "short_factor", rope->short_factors, rope->n_short_factors);
+    if (rope->untruncated)
+        ah_buffer_puts(out, "\"truncate\":false,");
+    ah_buffer_printf(out, "\"rope_type\":\"%s\"}", ah_words_rope[rope->kind]);
+}
+
+/* Puts both ropes of gemma3 in the newer spelling, which alone can scale that of layers with a window. */
+static void put_rope_pair(const struct print *print)
+{
+    put_key(print, "rope_parameters");
+    ah_buffer_puts(print->out, "{\"full_attention\":");
+    put_rope(print, print->model->rope, true);
+    ah_buffer_puts(print->out, ",\"sliding_attention\":");
+    put_rope(print, print->model->window_rope, true);
+    ah_buffer_puts(print->out, "}");
+}
+
+static void put_ropes(const struct print *print)
+{
+    const struct ah_model *model = print->model;
+    if (model->window_rope && model->window_rope->kind != AH_ROPE_DEFAULT) {
+        put_rope_pair(print);
+        return;
     }
-    ah_buffer_printf(out, "%s}", rope->untruncated ? ",\"truncate\":false" : "");
+    if (model->window_rope)
+        put_number(print, "rope_local_base_freq", model->window_rope->theta);
+    put_key(print, "rope_scaling");
+    if (model->rope->kind == AH_ROPE_DEFAULT)
+        ah_buffer_puts(print->out, "null");
+    else
+        put_rope(print, model->rope, false);
+    put_number(print, "rope_theta", model->rope->theta);
 }
 
 static void put_cap(const struct print *print, const char *key, double cap)
 {
     put_key(print, key);
-    if (cap > 0)
-        ah_json_put_number(print->out, cap);
-    else
+    if (!(cap > 0)) {
         ah_buffer_puts(print->out, "null");
+        return;
+    }
+    ah_json_put_number(print->out, cap);
+    if (!(cap > floor(cap))) /* transformers wants a point */
+        ah_buffer_puts(print->out, ".0");
 }
 
 static void put_no_rope_layers(const struct print *print)
@@ -222,7 +246,6 @@ static void put_llama(const struct print *print)
         OLMO2 = 1U << AH_FAMILY_OLMO2,
         SMOLLM3 = 1U << AH_FAMILY_SMOLLM3,
         PHI3 = 1U << AH_FAMILY_PHI3,
-        GEMMA3 = 1U << AH_FAMILY_GEMMA3,
         TYPED = QWENS | SMOLLM3 | GEMMAS /* families with layer_types in any case */
     };
     const struct ah_model *model = print->model;
@@ -260,10 +283,7 @@ static void put_llama(const struct print *print)
         put_number(print, "query_pre_attn_scalar",
                    model->query_scalar > 0 ? model->query_scalar : (double)model->head_dim);
     put_number(print, "rms_norm_eps", model->norm_epsilon);
-    if (is_of(model, GEMMA3) && model->window_rope)
-        put_number(print, "rope_local_base_freq", model->window_rope->theta);
-    put_rope_scaling(print);
-    put_number(print, "rope_theta", model->rope->theta);
+    put_ropes(print);
     if (is_of(model, TYPED | MISTRAL | PHI3) && (model->window || !is_of(model, GEMMAS)))
         put_window(print);
     put_bool(print, "tie_word_embeddings", model->tied);

@@ -29,6 +29,12 @@ FAMILIES = {
     "qwen2": lambda: transformers.Qwen2Config(**SIZES, tie_word_embeddings=True),
     "qwen3": lambda: transformers.Qwen3Config(**SIZES, head_dim=16, tie_word_embeddings=True),
     "mistral": lambda: transformers.MistralConfig(**SIZES, sliding_window=24),
+    "olmo2": lambda: transformers.Olmo2Config(**SIZES, pad_token_id=None),
+    "smollm3": lambda: transformers.SmolLM3Config(**SIZES, pad_token_id=None, no_rope_layer_interval=2),
+    "phi3": lambda: transformers.Phi3Config(**SIZES, pad_token_id=None, sliding_window=40),
+    "gemma2": lambda: transformers.Gemma2Config(**SIZES, head_dim=16, query_pre_attn_scalar=20, sliding_window=24),
+    "gemma3": lambda: transformers.Gemma3TextConfig(**SIZES, head_dim=16, query_pre_attn_scalar=16, sliding_window=24,
+                                                    sliding_window_pattern=2),
     "gpt2": lambda: transformers.GPT2Config(vocab_size=VOCABULARY, n_embd=64, n_layer=3, n_head=4, n_positions=256,
                                             bos_token_id=None, eos_token_id=None),
 }
@@ -36,7 +42,7 @@ FAMILIES = {
 
 def adapters_of(family):
     """Yields options of 'plan'."""
-    some, one = ("c_attn", "mlp.c_proj") if family == "gpt2" else ("q_proj,v_proj", "up_proj")
+    some, one = {"gpt2": ("c_attn", "mlp.c_proj"), "phi3": ("qkv_proj", "gate_up_proj")}.get(family, ("q_proj,v_proj", "up_proj"))
     yield ["--lora", "rank=4,alpha=8,scaling=rank_stabilized"]
     yield ["--lora", "rank=4,alpha=8", "--lora-on", some, "--train", "embedding.*,head.*"]
     yield ["--lora", "rank=3,alpha=8", "--lora-on", one]

@@ -23,6 +23,7 @@ BYTES = {"F32": 4, "BF16": 2, "F16": 2, "U8": 1, "BOOL": 1, "F64": 8}
 COMMON = {"hidden_size": 24, "num_hidden_layers": 11, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6,
           "intermediate_size": 40, "vocab_size": 50, "max_position_embeddings": 32, "rms_norm_eps": 1e-6,
           "initializer_range": 0.02}
+TIED = ("gpt2", "smollm3", "gemma2", "gemma3_text")  # unless the file says otherwise
 CONFIGS = {
     "gpt2": {"model_type": "gpt2", "n_embd": 24, "n_layer": 11, "n_head": 4, "n_positions": 32, "vocab_size": 50,
              "torch_dtype": "float32"},
@@ -34,6 +35,11 @@ CONFIGS = {
     "mistral": {"model_type": "mistral", **COMMON, "sliding_window": None},
     "qwen2": {"model_type": "qwen2", **COMMON},
     "qwen3": {"model_type": "qwen3", **COMMON, "head_dim": 10, "tie_word_embeddings": True, "dtype": "bfloat16"},
+    "olmo2": {"model_type": "olmo2", **COMMON, "attention_bias": True},
+    "smollm3": {"model_type": "smollm3", **COMMON, "pad_token_id": None, "mlp_bias": True},
+    "phi3": {"model_type": "phi3", **COMMON, "pad_token_id": None},
+    "gemma2": {"model_type": "gemma2", **COMMON},
+    "gemma3": {"model_type": "gemma3_text", **COMMON, "dtype": "bfloat16"},
 }
 
 
@@ -116,24 +122,34 @@ def describe(config):
         at = f"model.layers.{i}."
         attention = at + "self_attn."
         rows = [("q", query), ("k", key), ("v", key)]
-        block = vector(at + "input_layernorm.weight", width)
+        before, after = kind != "olmo2", kind in ("olmo2", "gemma2", "gemma3_text")
+        whole = kind == "olmo2"
+        block = vector(at + "input_layernorm.weight", width, before)
+        if kind == "phi3":
+            rows = [("qkv", query + 2 * key)]
         block += [(query + 2 * key, width, [(f"{attention}{p}_proj.weight", [n, width], False) for p, n in rows])]
         if qkv_bias:
             block += [(query + 2 * key, 1, [(f"{attention}{p}_proj.bias", [n], False) for p, n in rows])]
-        block += vector(attention + "q_norm.weight", config["head_dim"], kind == "qwen3")
-        block += vector(attention + "k_norm.weight", config["head_dim"], kind == "qwen3")
+        normed = kind in ("qwen3", "olmo2", "gemma3_text")
+        block += vector(attention + "q_norm.weight", query if whole else config["head_dim"], normed)
+        block += vector(attention + "k_norm.weight", key if whole else config["head_dim"], normed)
         block += matrix(attention + "o_proj.weight", width, query)
         block += vector(attention + "o_proj.bias", width, output_bias)
         block += vector(at + "post_attention_layernorm.weight", width)
-        block += matrix(at + "mlp.gate_proj.weight", mlp, width)
-        block += vector(at + "mlp.gate_proj.bias", mlp, mlp_bias)
-        block += matrix(at + "mlp.up_proj.weight", mlp, width)
-        block += vector(at + "mlp.up_proj.bias", mlp, mlp_bias)
+        block += vector(at + "pre_feedforward_layernorm.weight", width, before and after)
+        if kind == "phi3":
+            block += matrix(at + "mlp.gate_up_proj.weight", 2 * mlp, width)
+        else:
+            block += matrix(at + "mlp.gate_proj.weight", mlp, width)
+            block += vector(at + "mlp.gate_proj.bias", mlp, mlp_bias)
+            block += matrix(at + "mlp.up_proj.weight", mlp, width)
+            block += vector(at + "mlp.up_proj.bias", mlp, mlp_bias)
         block += matrix(at + "mlp.down_proj.weight", width, mlp)
         block += vector(at + "mlp.down_proj.bias", width, mlp_bias)
+        block += vector(at + "post_feedforward_layernorm.weight", width, after)
         blocks.append(block)
     head = vector("model.norm.weight", width)
-    if not config.get("tie_word_embeddings", False):
+    if not config.get("tie_word_embeddings", kind in TIED):
         head += matrix("lm_head.weight", words, width)
     return blocks + [head]
 
@@ -233,16 +249,20 @@ def normals(seed, block, first):
 def initial(config, seed):
     out = []
     layers = config.get("num_hidden_layers") or config["n_layer"]
+    gain = 0.0 if config["model_type"] in ("gemma2", "gemma3_text") else 1.0
+    padding = config.get("pad_token_id", {"olmo2": 1, "gemma2": 0, "gemma3_text": 0}.get(config["model_type"]))
     for number, block in enumerate(describe(config)):
         begin = len(out)
         for rows, cols, pieces in block:
             name = pieces[0][0]
             at = len(out) - begin
             if len(pieces[0][1]) == 1:
-                out += [0.0 if name.endswith("bias") else 1.0] * rows
+                out += [0.0 if name.endswith("bias") else gain] * rows
             else:
                 scale = 0.02 / math.sqrt(2 * layers) if name.endswith("c_proj.weight") else 0.02
                 drawn = [scale * x for i in range(at, at + rows * cols, 4) for x in normals(seed, number, i)]
+                if padding is not None and name == "model.embed_tokens.weight":
+                    drawn[padding * cols:(padding + 1) * cols] = [0.0] * cols
                 out += drawn[:rows * cols]
             out += [0.0] * (-len(out) % 128)
     return out
@@ -359,7 +379,7 @@ def damages(config):
     yield deeper, [norm, "shape"]
     yield double, [norm, "F64"]
     yield infinite, [last, "not finite"]
-    if config.get("tie_word_embeddings", config["model_type"] == "gpt2"):
+    if config.get("tie_word_embeddings", config["model_type"] in TIED):
         def other_head(tensors):
             dtype, shape, raw = tensors[first]
             tensors["lm_head.weight"] = (dtype, shape, bytes([raw[0] ^ 1]) + raw[1:])

@@ -77,6 +77,51 @@ static struct ah_model gelu(void)
     return model;
 }
 
+static struct ah_model olmo2(void)
+{
+    struct ah_model model = llama();
+    model.family = AH_FAMILY_OLMO2;
+    model.norm_place = AH_NORM_AFTER;
+    model.qk_norm = model.qk_norm_whole = true;
+    return model;
+}
+
+static struct ah_model smollm3(void)
+{
+    static uint64_t unrotated[] = {1};
+    struct ah_model model = biased();
+    model.family = AH_FAMILY_SMOLLM3;
+    model.tied = true;
+    model.unrotated_layers = unrotated;
+    model.n_unrotated_layers = 1;
+    return model;
+}
+
+static struct ah_model phi3(void)
+{
+    struct ah_model model = llama();
+    model.family = AH_FAMILY_PHI3;
+    model.window = 2;
+    return model;
+}
+
+static struct ah_model gemma2(void)
+{
+    static uint64_t windowed[] = {0};
+    struct ah_model model = llama();
+    model.family = AH_FAMILY_GEMMA2;
+    model.activation = AH_MODEL_GELU_TANH_GATED;
+    model.norm_place = AH_NORM_AROUND;
+    model.norm_offset = model.embedding_scaled = model.tied = true;
+    model.query_scalar = 3;
+    model.score_cap = 1.5;
+    model.logit_cap = 2;
+    model.window = 3;
+    model.window_layers = windowed;
+    model.n_window_layers = 1;
+    return model;
+}
+
 /* One training run. Weights and gradients of blocks, the streams between blocks, saved tensors and scratch are in one
  * memory, which has two bytes per element. */
 struct net {
@@ -284,7 +329,7 @@ static const char *matrices[] = {"*", "!*norm*", "!embedding*"};
 static const char *vectors[] = {"*", "!*weight", "*norm*"};
 static const char *scattered[] = {"layer.1.attention.output.weight", "layer.0.mlp.down.weight"};
 static const char *tables[] = {"embedding*", "!*embedding.weight", "head*", "embedding.*embedding*"};
-static const char *lowest[] = {"layer.0.mlp.up.weight", "head*"};
+static const char *lowest[] = {"layer.0.mlp.*up.weight", "head*"};
 
 static const struct {
     const char **patterns;
@@ -311,7 +356,8 @@ static void check_model(const struct ah_model *model, uint64_t *random)
 
 TEST(gradients, are_those_of_the_loss)
 {
-    struct ah_model models[] = {llama(), qwen3(), biased(), gpt2(), gelu()};
+    struct ah_model models[] = {llama(), qwen3(),   biased(), gpt2(),  gelu(),
+                                olmo2(), smollm3(), phi3(),   gemma2()};
     uint64_t random = check_seed(20240521);
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         check_model(&models[i], &random);

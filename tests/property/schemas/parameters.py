@@ -23,6 +23,8 @@ PUBLISHED = {
     "llama-2-7b": 6738415616, "llama-2-13b": 13015864320, "llama-2-70b": 68976648192,
     "llama-30b": 32528943616, "llama-3-8b": 8030261248, "mistral-7b": 7241732096,
     "qwen2.5-0.5b": 494032768, "qwen2.5-7b": 7615616512, "qwen3-0.6b": 596049920, "qwen3-8b": 8190735360,
+    "olmo-2-7b": 7298617344, "smollm3-3b": 3075098624, "phi-3-mini-4k": 3821079552, "gemma-2-2b": 2614341888,
+    "gemma-3-1b": 999885952,
 }
 # Our own models: within 5 percent of the number in the name; None: the name has no size.
 NAMED = {"gpt-2b": 2e9, "gpt-4b": 4e9, "gpt-6b": 6e9, "gpt-8b": 8e9, "gpt-10b": 10e9, "gpt-12b": 12e9,
@@ -32,10 +34,13 @@ NAMED = {"gpt-2b": 2e9, "gpt-4b": 4e9, "gpt-6b": 6e9, "gpt-8b": 8e9, "gpt-10b": 
 def ours(m):
     d, kv, q = m["width"], m["kv_heads"] * m["head_dim"], m["heads"] * m["head_dim"]
     norm = d * (2 if m["norm"] == "layer" else 1)
-    gates = 2 if m["activation"] == "silu_gated" else 1
-    layer = 2 * norm + d * (q + 2 * kv) + q * d + (gates + 1) * d * m["mlp_width"]
+    gates = 2 if m["activation"].endswith("_gated") else 1
+    layer = (4 if m.get("norm_place") == "around" else 2) * norm
+    layer += d * (q + 2 * kv) + q * d + (gates + 1) * d * m["mlp_width"]
     layer += (q + 2 * kv) * m.get("qkv_bias", False) + d * m.get("attention_output_bias", False)
-    layer += (gates * m["mlp_width"] + d) * m.get("mlp_bias", False) + 2 * m["head_dim"] * m.get("qk_norm", False)
+    layer += (gates * m["mlp_width"] + d) * m.get("mlp_bias", False)
+    if m.get("qk_norm"):
+        layer += q + kv if m.get("qk_norm_whole") else 2 * m["head_dim"]
     total = m["vocabulary"] * d + m["layers"] * layer + norm
     total += m["max_positions"] * d if m["position"] == "learned" else 0
     return total + (0 if m.get("tied", False) else m["vocabulary"] * d)
@@ -54,10 +59,11 @@ def llama_like(c):
     q, inner, kind = heads * head, c["intermediate_size"], c["model_type"]
     layer = 2 * d + d * q + 2 * d * kv + q * d + 3 * d * inner
     layer += q + 2 * kv if kind == "qwen2" else 0
-    layer += 2 * head if kind == "qwen3" else 0
+    layer += 2 * head if kind in ("qwen3", "gemma3_text") else q + kv if kind == "olmo2" else 0
+    layer += 2 * d if kind.startswith("gemma") else 0
     layer += q + 2 * kv + d if c.get("attention_bias") and kind in ("llama", "qwen3") else 0
     total = c["vocab_size"] * d + c["num_hidden_layers"] * layer + d
-    return total + (0 if c.get("tie_word_embeddings", False) else c["vocab_size"] * d)
+    return total + (0 if c.get("tie_word_embeddings", kind.startswith("gemma")) else c["vocab_size"] * d)
 
 
 def formula(document):
@@ -86,6 +92,9 @@ def respelled(config):
     rope = {("rope_type" if key == "type" else key): value for key, value in rope.items()}
     changed.pop("rope_scaling", None)
     changed["rope_parameters"] = rope | {"rope_theta": changed.pop("rope_theta", 10000.0)}
+    if config["model_type"] == "gemma3_text":
+        local = {"rope_type": "default", "rope_theta": changed.pop("rope_local_base_freq")}
+        changed["rope_parameters"] = {"full_attention": changed["rope_parameters"], "sliding_attention": local}
     if config["model_type"] == "mistral":
         changed["sliding_window"] = config["sliding_window"]
     return changed

@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static void parse(struct ah_document *ret_document, const char *text)
 {
@@ -55,6 +56,23 @@ TEST(config, says_every_example)
         }
     closedir(folder);
     assert_true(n > 15);
+}
+
+TEST(config, says_the_models_of_every_golden_case)
+{
+    char path[PATH_MAX];
+    unsigned n = 0;
+    DIR *folder = opendir("tests/golden/train");
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        snprintf(path, sizeof path, "tests/golden/train/%s/config.json", entry->d_name);
+        if (access(path, R_OK) == 0) {
+            check_example(path);
+            n++;
+        }
+    }
+    closedir(folder);
+    assert_true(n > 35);
 }
 
 #define SIZES                                                                                                \

@@ -6,27 +6,32 @@ ALIGN_ELEMENTS = 128  # each tensor of a flat vector begins at a multiple of thi
 
 
 def layer_tensors(model):
-    width, gated = model["width"], model["activation"] == "silu_gated"
-    query = model["heads"] * model["head_dim"]
-    qkv = query + 2 * model["kv_heads"] * model["head_dim"]
+    width, gated = model["width"], model["activation"].endswith("_gated")
+    query, key = model["heads"] * model["head_dim"], model["kv_heads"] * model["head_dim"]
+    qkv, joined, place = query + 2 * key, model["family"] == "phi3", model.get("norm_place", "before")
     layer_norm, mlp, bias = model["norm"] == "layer", model["mlp_width"], model.get("mlp_bias", False)
+    before, after = place != "after", place != "before"
+    q_norm, k_norm = (query, key) if model.get("qk_norm_whole", False) else (model["head_dim"], model["head_dim"])
     table = [
-        ("attention_norm.weight", width, True),
-        ("attention_norm.bias", width, layer_norm),
+        ("attention_norm.weight", width, before),
+        ("attention_norm.bias", width, before and layer_norm),
         ("attention.qkv.weight", qkv * width, True),
         ("attention.qkv.bias", qkv, model.get("qkv_bias", False)),
-        ("attention.q_norm.weight", model["head_dim"], model.get("qk_norm", False)),
-        ("attention.k_norm.weight", model["head_dim"], model.get("qk_norm", False)),
+        ("attention.q_norm.weight", q_norm, model.get("qk_norm", False)),
+        ("attention.k_norm.weight", k_norm, model.get("qk_norm", False)),
         ("attention.output.weight", width * query, True),
         ("attention.output.bias", width, model.get("attention_output_bias", False)),
-        ("mlp_norm.weight", width, True),
-        ("mlp_norm.bias", width, layer_norm),
-        ("mlp.gate.weight", mlp * width, gated),
+        ("attention_post_norm.weight", width, after),
+        ("mlp_norm.weight", width, before),
+        ("mlp_norm.bias", width, before and layer_norm),
+        ("mlp.gate_up.weight", 2 * mlp * width, joined),
+        ("mlp.gate.weight", mlp * width, gated and not joined),
         ("mlp.gate.bias", mlp, gated and bias),
-        ("mlp.up.weight", mlp * width, True),
+        ("mlp.up.weight", mlp * width, not joined),
         ("mlp.up.bias", mlp, bias),
         ("mlp.down.weight", width * mlp, True),
         ("mlp.down.bias", width, bias),
+        ("mlp_post_norm.weight", width, after),
     ]
     return [(name, elements) for name, elements, present in table if present]
 

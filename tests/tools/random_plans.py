@@ -57,8 +57,11 @@ def machines():
     return found
 
 
+FAMILIES = ("gpt2", "llama", "qwen2", "qwen3", "mistral", "olmo2", "smollm3", "phi3", "gemma2", "gemma3_text")
+
+
 def draw_model(rng):
-    family, heads, large = rng.choice(("gpt2", "llama", "qwen2", "qwen3", "mistral")), rng.choice((2, 4, 8)), rng.random() < 0.5
+    family, heads, large = rng.choice(FAMILIES), rng.choice((2, 4, 8)), rng.random() < 0.5
     model = {"kind": "model", "format_version": "1.0", "generator": "random_plans", "name": "random", "family": family,
              "layers": rng.randint(1, 12), "width": rng.choice((512, 1024) if large else (64, 96, 320)), "heads": heads,
              "kv_heads": heads if family == "gpt2" else rng.choice((1, 2, heads)), "head_dim": rng.choice((32, 64)),
@@ -69,7 +72,19 @@ def draw_model(rng):
                      mlp_bias=True, width=heads * model["head_dim"])
     else:
         model.update(position="rope", rope={"theta": 1e4, "kind": "default"}, norm="rms", activation="silu_gated",
-                     qkv_bias=family == "qwen2", qk_norm=family == "qwen3")
+                     qkv_bias=family == "qwen2", qk_norm=family in ("qwen3", "olmo2", "gemma3_text"))
+    if family == "olmo2":
+        model.update(norm_place="after", qk_norm_whole=True)
+    if family == "smollm3":
+        model.update(unrotated_layers=[i for i in range(model["layers"]) if rng.random() < 0.3])
+    if family in ("gemma2", "gemma3_text"):
+        windowed = [i for i in range(model["layers"]) if rng.random() < 0.5]
+        model.update(norm_place="around", norm_offset=True, activation="gelu_tanh_gated", embedding_scaled=True,
+                     query_scalar=100, **({"window": 20, "window_layers": windowed} if windowed else {}))
+        if family == "gemma2":
+            model.update(score_cap=50, logit_cap=30)
+        elif windowed:
+            model.update(window_rope={"theta": 100, "kind": "default"})
     return model
 
 

@@ -21,11 +21,15 @@ static const struct {
 } families[] = {
     {"GPT-2 (`gpt2-124m`)", "gpt2-124m", "h 768, heads 12 of 64, MLP 3072"},
     {"Llama (`llama-2-7b`)", "llama-2-7b", "h 4096, heads 32 of 128, MLP 11008"},
-    {"Llama with grouped heads (`llama-3-8b`); Mistral is the same", "llama-3-8b",
+    {"Llama with grouped heads (`llama-3-8b`); Mistral, SmolLM 3 and Phi-3 are the same", "llama-3-8b",
      "h 4096, heads 32 of 128, 8 of keys, MLP 14336"},
     {"Qwen2 (`qwen2.5-0.5b`): Llama with biases of q, k, v, which need nothing saved", "qwen2.5-0.5b",
      "h 896, heads 14 of 64, 2 of keys, MLP 4864"},
     {"Qwen3 (`qwen3-0.6b`): norms of q and k", "qwen3-0.6b", "h 1024, heads 16 of 128, 8 of keys, MLP 3072"},
+    {"OLMo 2 (`olmo-2-7b`): norms after attention and MLP, norms of q and k", "olmo-2-7b",
+     "h 4096, heads 32 of 128, MLP 11008"},
+    {"Gemma 2 (`gemma-2-2b`): norms around attention and MLP", "gemma-2-2b",
+     "h 2304, heads 8 of 256, 4 of keys, MLP 9216"},
 };
 
 static void cell(struct ah_buffer *out, bool there, uint64_t bytes)

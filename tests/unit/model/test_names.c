@@ -157,6 +157,34 @@ static void check_page(const char *page, enum ah_family family)
     ah_buffer_release(&table);
 }
 
+/* Checks that the page has the name of each tensor of a layer. */
+static void check_layer(const char *page, enum ah_family family, enum ah_norm_place place)
+{
+    const struct ah_model model = {.family = family,
+                                   .layers = 1,
+                                   .width = 8,
+                                   .heads = 4,
+                                   .kv_heads = 2,
+                                   .head_dim = 2,
+                                   .mlp_width = 16,
+                                   .vocabulary = 32,
+                                   .position = AH_POSITION_ROPE,
+                                   .norm_place = place,
+                                   .activation = AH_MODEL_SILU_GATED,
+                                   .qk_norm = family != AH_FAMILY_PHI3};
+    struct ah_names_part parts[AH_NAMES_PARTS_MAX];
+    struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
+    const size_t n = ah_names_parts(&model, 1, parts);
+    ah_model_tensors(&model, AH_BLOCK_LAYER, tensors);
+    for (size_t i = 0; i < n; i++) {
+        const char *end = parts[i].name + strlen("model.layers.0.");
+        char row[256];
+        snprintf(row, sizeof row, "| `%s` | `model.layers.N.%s` |", tensors[parts[i].tensor].name, end);
+        if (!strstr(page, row))
+            fail_msg("docs/weights.md does not have this row: %s", row);
+    }
+}
+
 TEST(names, are_as_documented)
 {
     struct ah_buffer page = {0};
@@ -164,5 +192,10 @@ TEST(names, are_as_documented)
     CHECK_OK(ah_file_read("docs/weights.md", 1 << 20, &page, &err), err);
     for (enum ah_family family = AH_FAMILY_GPT2; family <= AH_FAMILY_QWEN3; family++)
         check_page(page.data, family);
+    check_layer(page.data, AH_FAMILY_OLMO2, AH_NORM_AFTER);
+    check_layer(page.data, AH_FAMILY_SMOLLM3, AH_NORM_BEFORE);
+    check_layer(page.data, AH_FAMILY_PHI3, AH_NORM_BEFORE);
+    check_layer(page.data, AH_FAMILY_GEMMA2, AH_NORM_AROUND);
+    check_layer(page.data, AH_FAMILY_GEMMA3, AH_NORM_AROUND);
     ah_buffer_release(&page);
 }

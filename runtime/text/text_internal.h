@@ -79,10 +79,15 @@ enum ah_text_split_kind { AH_TEXT_SPLIT_PATTERN, AH_TEXT_SPLIT_BYTES, AH_TEXT_SP
 
 struct ah_text_pattern; /* a compiled pattern */
 
+/* What becomes of the parts that a pattern cuts out: words of their own, nothing, or ends of the words before them. */
+enum ah_text_behavior { AH_TEXT_ISOLATED, AH_TEXT_REMOVED, AH_TEXT_MERGED_WITH_PREVIOUS };
+
 /* A step of splitting. */
 struct ah_text_split {
     enum ah_text_split_kind kind;
     struct ah_text_pattern *pattern; /* owned; NULL: none */
+    enum ah_text_behavior behavior;  /* of a pattern */
+    bool inverted;                   /* the pattern cuts out what it does not match */
     bool adds_space;                 /* before a text that does not begin with one */
     bool only_first;                 /* metaspace: only before the first text */
     bool splits;                     /* metaspace: at each replacement */
@@ -135,8 +140,10 @@ typedef int ah_text_take(void *context, struct ah_text_piece word, struct ah_err
 int ah_text_split(const struct ah_text_tokenizer *tokenizer, struct ah_text_piece text, bool first,
                   ah_text_take *take, void *context, struct ah_error *err);
 
-/* Compiles a pattern of the tokenizers library, in which \\s means White_Space. AH_E_UNSUPPORTED: it is no pattern. */
-int ah_text_pattern_new(struct ah_text_pattern **ret_pattern, const char *text, struct ah_error *err);
+/* Compiles a pattern of the tokenizers library, in which \\s means White_Space; or a `literal` text, which matches
+ * itself. AH_E_UNSUPPORTED: it is no pattern. */
+int ah_text_pattern_new(struct ah_text_pattern **ret_pattern, const char *text, bool literal,
+                        struct ah_error *err);
 void ah_text_pattern_free(struct ah_text_pattern *pattern);
 
 /* Memory of one encoding. */

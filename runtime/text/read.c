@@ -490,7 +490,10 @@ static int read_all(const struct reading *reading, const struct ah_buffer *text)
     rc = rc ? rc : read_added(reading, root);
     if (!rc && find_key(reading, root, "post_processor", &step))
         rc = read_steps(reading, step, "processors", read_template);
-    return rc ? rc : normalize_added(reading);
+    rc = rc ? rc : normalize_added(reading);
+    if (!rc && !ah_text_added_index(reading->tokenizer))
+        rc = ah_error_memory(reading->err);
+    return rc;
 }
 
 int ah_text_tokenizer_open(struct ah_text_tokenizer **ret_tokenizer, const char *path, struct ah_error *err)

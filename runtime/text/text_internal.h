@@ -67,6 +67,18 @@ struct ah_text_added {
     bool single_word, strips_left, strips_right, normalized;
 };
 
+/* The added tokens of one kind, by their text. A model may have thousands that begin alike (Gemma 3's <unused0> and so
+ * on), so they are not tried one after another: for each size that tokens have, the text of that size is looked up. */
+struct ah_text_added_size {
+    size_t size;
+    bool begins[256]; /* by byte: a token of this size begins with it */
+};
+struct ah_text_added_index {
+    struct ah_text_vocabulary tokens; /* the id is the place in `added` */
+    struct ah_text_added_size *sizes; /* in arena; the longest first */
+    size_t n_sizes;
+};
+
 /* Finds the first added token in text[from, size): the leftmost, the longest of those. `normalized` says which kind. */
 struct ah_text_found {
     const struct ah_text_added *token; /* NULL: none */
@@ -112,7 +124,8 @@ struct ah_text_tokenizer {
     struct ah_text_merges merges;
     struct ah_text_added *added; /* longest first */
     size_t n_added;
-    bool begins[256]; /* by byte: an added token begins with it */
+    bool begins[256];                            /* by byte: an added token begins with it */
+    struct ah_text_added_index added_by_text[2]; /* by `normalized` */
     struct ah_text_normal normals[AH_TEXT_NORMALS_MAX];
     size_t n_normals;
     struct ah_text_split splits[AH_TEXT_SPLITS_MAX];
@@ -127,6 +140,9 @@ struct ah_text_tokenizer {
     uint64_t largest;         /* id + 1 */
     uint32_t first;           /* the special token before a text; AH_TEXT_NONE: there is none */
 };
+
+/* Makes the index of the added tokens, which are sorted then. Returns false if there is no memory. */
+bool ah_text_added_index(struct ah_text_tokenizer *tokenizer);
 
 struct ah_text_found ah_text_added_find(const struct ah_text_tokenizer *tokenizer, struct ah_text_piece text,
                                         size_t from, bool normalized);

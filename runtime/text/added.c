@@ -53,17 +53,51 @@ static bool stands_alone(struct ah_text_piece text, size_t begin, size_t end)
            (end == text.size || !is_of_word(letter_at(text.at + end)));
 }
 
-/* Returns the longest token at `at`. Tokens are sorted, the longest first. */
+static bool index_kind(struct ah_text_tokenizer *tokenizer, bool normalized)
+{
+    struct ah_text_added_index *index = &tokenizer->added_by_text[normalized];
+    struct ah_arena *arena = &tokenizer->arena;
+    size_t n = 0, size = 0;
+    for (size_t i = 0; i < tokenizer->n_added; i++)
+        if (tokenizer->added[i].normalized == normalized && tokenizer->added[i].text.size != size) {
+            size = tokenizer->added[i].text.size;
+            n++;
+        }
+    index->sizes = ah_arena_array(arena, n + 1, sizeof *index->sizes);
+    if (!index->sizes || !ah_text_vocabulary_init(&index->tokens, arena, tokenizer->n_added))
+        return false;
+    for (size_t i = 0; i < tokenizer->n_added; i++) {
+        const struct ah_text_added *token = &tokenizer->added[i];
+        if (token->normalized != normalized)
+            continue;
+        if (!index->n_sizes || index->sizes[index->n_sizes - 1].size != token->text.size)
+            index->sizes[index->n_sizes++] = (struct ah_text_added_size){.size = token->text.size};
+        index->sizes[index->n_sizes - 1].begins[(unsigned char)*token->text.at] = true;
+        if (ah_text_vocabulary_find(&index->tokens, token->text) == AH_TEXT_NONE) /* the least id */
+            ah_text_vocabulary_add(&index->tokens, token->text, (uint32_t)i);
+    }
+    return true;
+}
+
+bool ah_text_added_index(struct ah_text_tokenizer *tokenizer)
+{
+    return index_kind(tokenizer, false) && index_kind(tokenizer, true);
+}
+
+/* Returns the longest token at `at`. */
 static const struct ah_text_added *token_at(const struct ah_text_tokenizer *tokenizer,
                                             struct ah_text_piece text, size_t at, bool normalized)
 {
-    if (!tokenizer->begins[(unsigned char)text.at[at]])
-        return NULL;
-    for (size_t i = 0; i < tokenizer->n_added; i++) {
-        const struct ah_text_added *token = &tokenizer->added[i];
-        if (token->normalized == normalized && token->text.size <= text.size - at &&
-            memcmp(token->text.at, text.at + at, token->text.size) == 0)
-            return token;
+    const struct ah_text_added_index *index = &tokenizer->added_by_text[normalized];
+    const unsigned char first = (unsigned char)text.at[at];
+    for (size_t i = 0; i < index->n_sizes && tokenizer->begins[first]; i++) {
+        const struct ah_text_added_size *of = &index->sizes[i];
+        if (!of->begins[first] || of->size > text.size - at)
+            continue;
+        const struct ah_text_piece piece = {text.at + at, of->size};
+        const uint32_t found = ah_text_vocabulary_find(&index->tokens, piece);
+        if (found != AH_TEXT_NONE)
+            return &tokenizer->added[found];
     }
     return NULL;
 }

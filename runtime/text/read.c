@@ -188,22 +188,38 @@ static int read_bytes(const struct reading *reading, struct ah_cursor step, stru
     split->adds_space = is_true(reading, step, "add_prefix_space", true);
     reading->tokenizer->on_bytes = true;
     return is_true(reading, step, "use_regex", true)
-               ? ah_text_pattern_new(&split->pattern, gpt2_pattern, reading->err)
+               ? ah_text_pattern_new(&split->pattern, gpt2_pattern, false, reading->err)
                : AH_OK;
+}
+
+static int read_behavior(const struct reading *reading, struct ah_cursor step, enum ah_text_behavior *ret)
+{
+    static const char *const names[] = {[AH_TEXT_ISOLATED] = "Isolated",
+                                        [AH_TEXT_REMOVED] = "Removed",
+                                        [AH_TEXT_MERGED_WITH_PREVIOUS] = "MergedWithPrevious"};
+    const char *name = text_of(reading, step, "behavior");
+    for (size_t i = 0; name && i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i])) {
+            *ret = (enum ah_text_behavior)i;
+            return AH_OK;
+        }
+    return refuse_named(reading, "the pre-tokenizer 'Split' with the behavior", name);
 }
 
 static int read_pattern(const struct reading *reading, struct ah_cursor step, struct ah_text_split *split)
 {
     struct ah_cursor pattern;
-    const char *behaviour = text_of(reading, step, "behavior");
-    const char *regex =
-        find_key(reading, step, "pattern", &pattern) ? text_of(reading, pattern, "Regex") : NULL;
-    if (!regex)
-        return refuse(reading, "the pre-tokenizer 'Split' at a fixed text");
-    if (!behaviour || strcmp(behaviour, "Isolated") != 0 || is_true(reading, step, "invert", false))
-        return refuse(reading, "the pre-tokenizer 'Split' that is inverted, or not 'Isolated'");
+    const bool there = find_key(reading, step, "pattern", &pattern);
+    const char *regex = there ? text_of(reading, pattern, "Regex") : NULL,
+               *literal = there ? text_of(reading, pattern, "String") : NULL;
+    if (!regex && (!literal || !*literal))
+        return refuse(reading, "the pre-tokenizer 'Split' without a pattern");
     split->kind = AH_TEXT_SPLIT_PATTERN;
-    const int rc = ah_text_pattern_new(&split->pattern, regex, reading->err);
+    split->inverted = is_true(reading, step, "invert", false);
+    int rc = read_behavior(reading, step, &split->behavior);
+    if (rc)
+        return rc;
+    rc = ah_text_pattern_new(&split->pattern, regex ? regex : literal, !regex, reading->err);
     return rc ? ah_error_prefix(reading->err, rc, "%s", reading->path) : AH_OK;
 }
 
@@ -474,7 +490,10 @@ static int read_all(const struct reading *reading, const struct ah_buffer *text)
     rc = rc ? rc : read_added(reading, root);
     if (!rc && find_key(reading, root, "post_processor", &step))
         rc = read_steps(reading, step, "processors", read_template);
-    return rc ? rc : normalize_added(reading);
+    rc = rc ? rc : normalize_added(reading);
+    if (!rc && !ah_text_added_index(reading->tokenizer))
+        rc = ah_error_memory(reading->err);
+    return rc;
 }
 
 int ah_text_tokenizer_open(struct ah_text_tokenizer **ret_tokenizer, const char *path, struct ah_error *err)

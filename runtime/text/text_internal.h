@@ -67,6 +67,18 @@ struct ah_text_added {
     bool single_word, strips_left, strips_right, normalized;
 };
 
+/* The added tokens of one kind, by their text. A model may have thousands that begin alike (Gemma 3's <unused0> and so
+ * on), so they are not tried one after another: for each size that tokens have, the text of that size is looked up. */
+struct ah_text_added_size {
+    size_t size;
+    bool begins[256]; /* by byte: a token of this size begins with it */
+};
+struct ah_text_added_index {
+    struct ah_text_vocabulary tokens; /* the id is the place in `added` */
+    struct ah_text_added_size *sizes; /* in arena; the longest first */
+    size_t n_sizes;
+};
+
 /* Finds the first added token in text[from, size): the leftmost, the longest of those. `normalized` says which kind. */
 struct ah_text_found {
     const struct ah_text_added *token; /* NULL: none */
@@ -79,10 +91,15 @@ enum ah_text_split_kind { AH_TEXT_SPLIT_PATTERN, AH_TEXT_SPLIT_BYTES, AH_TEXT_SP
 
 struct ah_text_pattern; /* a compiled pattern */
 
+/* What becomes of the parts that a pattern cuts out: words of their own, nothing, or ends of the words before them. */
+enum ah_text_behavior { AH_TEXT_ISOLATED, AH_TEXT_REMOVED, AH_TEXT_MERGED_WITH_PREVIOUS };
+
 /* A step of splitting. */
 struct ah_text_split {
     enum ah_text_split_kind kind;
     struct ah_text_pattern *pattern; /* owned; NULL: none */
+    enum ah_text_behavior behavior;  /* of a pattern */
+    bool inverted;                   /* the pattern cuts out what it does not match */
     bool adds_space;                 /* before a text that does not begin with one */
     bool only_first;                 /* metaspace: only before the first text */
     bool splits;                     /* metaspace: at each replacement */
@@ -107,7 +124,8 @@ struct ah_text_tokenizer {
     struct ah_text_merges merges;
     struct ah_text_added *added; /* longest first */
     size_t n_added;
-    bool begins[256]; /* by byte: an added token begins with it */
+    bool begins[256];                            /* by byte: an added token begins with it */
+    struct ah_text_added_index added_by_text[2]; /* by `normalized` */
     struct ah_text_normal normals[AH_TEXT_NORMALS_MAX];
     size_t n_normals;
     struct ah_text_split splits[AH_TEXT_SPLITS_MAX];
@@ -123,6 +141,9 @@ struct ah_text_tokenizer {
     uint32_t first;           /* the special token before a text; AH_TEXT_NONE: there is none */
 };
 
+/* Makes the index of the added tokens, which are sorted then. Returns false if there is no memory. */
+bool ah_text_added_index(struct ah_text_tokenizer *tokenizer);
+
 struct ah_text_found ah_text_added_find(const struct ah_text_tokenizer *tokenizer, struct ah_text_piece text,
                                         size_t from, bool normalized);
 
@@ -135,8 +156,10 @@ typedef int ah_text_take(void *context, struct ah_text_piece word, struct ah_err
 int ah_text_split(const struct ah_text_tokenizer *tokenizer, struct ah_text_piece text, bool first,
                   ah_text_take *take, void *context, struct ah_error *err);
 
-/* Compiles a pattern of the tokenizers library, in which \\s means White_Space. AH_E_UNSUPPORTED: it is no pattern. */
-int ah_text_pattern_new(struct ah_text_pattern **ret_pattern, const char *text, struct ah_error *err);
+/* Compiles a pattern of the tokenizers library, in which \\s means White_Space; or a `literal` text, which matches
+ * itself. AH_E_UNSUPPORTED: it is no pattern. */
+int ah_text_pattern_new(struct ah_text_pattern **ret_pattern, const char *text, bool literal,
+                        struct ah_error *err);
 void ah_text_pattern_free(struct ah_text_pattern *pattern);
 
 /* Memory of one encoding. */

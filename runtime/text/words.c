@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Splits text into words. A pattern's matches are words, and so is what lies between them ("Isolated" in the library).
+ * Splits text into words. A pattern cuts out its matches, or, inverted, what lies between them. What is cut out becomes
+ * words of its own, is removed, or ends the word before it. Everything else becomes words.
  *
  * Patterns are Oniguruma's in the library, PCRE2's here. They agree but for \s: there it is White_Space, here it would
  * also have U+180E, so it is spelled out. JIT is not needed for the result; where there is none, matching is slower.
@@ -49,18 +50,23 @@ static bool spell_spaces(const char *text, struct ah_buffer *out)
     return true;
 }
 
-int ah_text_pattern_new(struct ah_text_pattern **ret_pattern, const char *text, struct ah_error *err)
+int ah_text_pattern_new(struct ah_text_pattern **ret_pattern, const char *text, bool literal,
+                        struct ah_error *err)
 {
+    const uint32_t options = literal ? PCRE2_UTF | PCRE2_NO_UTF_CHECK | PCRE2_LITERAL
+                                     : PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_NEVER_BACKSLASH_C;
     struct ah_buffer spelled = {0};
     int number = 0;
     PCRE2_SIZE at = 0;
     struct ah_text_pattern *pattern = calloc(1, sizeof *pattern);
-    const bool known = spell_spaces(text, &spelled);
+    bool known = true;
+    if (literal)
+        ah_buffer_puts(&spelled, text);
+    else
+        known = spell_spaces(text, &spelled);
     int rc = pattern && !spelled.failed ? AH_OK : ah_error_memory(err);
     if (!rc && known)
-        pattern->code = pcre2_compile((PCRE2_SPTR)spelled.data, spelled.size,
-                                      PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_NEVER_BACKSLASH_C,
-                                      &number, &at, NULL);
+        pattern->code = pcre2_compile((PCRE2_SPTR)spelled.data, spelled.size, options, &number, &at, NULL);
     if (!rc && !pattern->code)
         rc = ah_error_set(err, AH_E_UNSUPPORTED, "the pattern '%.200s' is not supported", text);
     ah_buffer_release(&spelled);
@@ -124,14 +130,45 @@ static int fail_match(int found, struct ah_error *err)
                         (const char *)why);
 }
 
-static int split_pattern(const struct splitting *splitting, const struct ah_text_pattern *pattern,
+/* A text while a pattern splits it. */
+struct cutting {
+    const struct splitting *splitting;
+    const struct ah_text_split *split;
+    struct ah_text_piece held; /* AH_TEXT_MERGED_WITH_PREVIOUS: the last word, which may get an end */
+    bool after_cut;            /* the last part was cut out */
+};
+
+/* Takes the next part of the text, a match or what lies between two. Of parts that are cut out one after another, only
+ * the first ends the word before it. */
+static int take_part(struct cutting *cutting, struct ah_text_piece part, bool matches)
+{
+    const bool cut = matches != cutting->split->inverted;
+    if (!part.size)
+        return AH_OK;
+    if (cutting->split->behavior == AH_TEXT_ISOLATED)
+        return hand_on(cutting->splitting, part);
+    if (cutting->split->behavior == AH_TEXT_REMOVED)
+        return cut ? AH_OK : hand_on(cutting->splitting, part);
+    if (cut && !cutting->after_cut && cutting->held.size) {
+        cutting->held.size += part.size;
+        cutting->after_cut = true;
+        return AH_OK;
+    }
+    const struct ah_text_piece done = cutting->held;
+    cutting->held = part;
+    cutting->after_cut = cut;
+    return hand_on(cutting->splitting, done);
+}
+
+static int split_pattern(const struct splitting *splitting, const struct ah_text_split *split,
                          struct ah_text_piece text)
 {
-    pcre2_match_data *match = pcre2_match_data_create_from_pattern(pattern->code, NULL);
+    struct cutting cutting = {.splitting = splitting, .split = split};
+    pcre2_match_data *match = pcre2_match_data_create_from_pattern(split->pattern->code, NULL);
     size_t done = 0, from = 0;
     int rc = match ? AH_OK : ah_error_memory(splitting->err);
     while (!rc && from < text.size) {
-        const int found = find_match(pattern, text, from, match);
+        const int found = find_match(split->pattern, text, from, match);
         if (found == PCRE2_ERROR_NOMATCH)
             break;
         if (found < 0) {
@@ -143,12 +180,14 @@ static int split_pattern(const struct splitting *splitting, const struct ah_text
             from = place[1] < text.size ? place[1] + ah_text_letter(text.at + place[1]) : text.size;
             continue;
         }
-        rc = hand_on(splitting, (struct ah_text_piece){text.at + done, place[0] - done});
-        rc = rc ? rc : hand_on(splitting, (struct ah_text_piece){text.at + place[0], place[1] - place[0]});
+        rc = take_part(&cutting, (struct ah_text_piece){text.at + done, place[0] - done}, false);
+        rc = rc ? rc
+                : take_part(&cutting, (struct ah_text_piece){text.at + place[0], place[1] - place[0]}, true);
         done = from = place[1];
     }
     pcre2_match_data_free(match);
-    return rc ? rc : hand_on(splitting, (struct ah_text_piece){text.at + done, text.size - done});
+    rc = rc ? rc : take_part(&cutting, (struct ah_text_piece){text.at + done, text.size - done}, false);
+    return rc ? rc : hand_on(splitting, cutting.held);
 }
 
 /* U+2581, which stands for a space. */
@@ -200,7 +239,7 @@ static int split_bytes(const struct splitting *splitting, const struct ah_text_s
         text = (struct ah_text_piece){spaced.data, spaced.size};
     }
     int rc = spaced.failed    ? ah_error_memory(splitting->err)
-             : split->pattern ? split_pattern(splitting, split->pattern, text)
+             : split->pattern ? split_pattern(splitting, split, text)
                               : hand_on(splitting, text);
     ah_buffer_release(&spaced);
     return rc;
@@ -213,7 +252,7 @@ static int split_by(const struct splitting *splitting, struct ah_text_piece text
     const struct ah_text_split *split = &splitting->tokenizer->splits[splitting->step];
     switch (split->kind) {
     case AH_TEXT_SPLIT_PATTERN:
-        return split_pattern(splitting, split->pattern, text);
+        return split_pattern(splitting, split, text);
     case AH_TEXT_SPLIT_BYTES:
         return split_bytes(splitting, split, text);
     case AH_TEXT_SPLIT_METASPACE:

@@ -12,9 +12,18 @@ this project and on words of many scripts, with the steps of the real files:
     llama3      Split, ByteLevel, ignore_merges            qwen2        NFC, Split, ByteLevel; tokens that strip and stand alone
     llama2      Prepend and Replace, byte fallback         mistral      Metaspace before the first text only, not split
     metaspace   Metaspace always, split; unknown tokens not fused
+    gemma       Gemma 1 to 3: Replace, Split at a space, which no text has then; byte fallback
+    phi3        Phi-3 and 3.5: as llama2, with tokens that strip the space after them
+    olmo2       OLMo 2: Split of cl100k_base, as its conversions have it: what the pattern leaves is removed
+    merged      of no model: words that end in what is cut out, and texts that are removed
+
+Sources of the last ones. gemma: tokenization_gemma.py of transformers 5. phi3: GGUFPhi3Converter of transformers 4. olmo2:
+the pattern of cl100k_base (pull request 7132 of llama.cpp, for DBRX) as some files have it, "Removed" and inverted (pull
+request 14626, for Midm); a file with "Isolated" has the same ids, since the pattern leaves nothing. Its tokens are those of
+tokenizer_config.json of OLMo-2-1124-13B-Instruct. SmolLM 3 has the tokenizer of Llama 3 with other special tokens.
 
 A golden case has the tokenizer.json and cases.txt: a line of hexadecimal UTF-8, a space, and the ids, separated by commas.
-Last run: tokenizers 0.23.3; 20,000 random texts of each structure and 4 MB of mixed text had the library's ids.
+Last run: tokenizers 0.23.3; 22,000 random texts of each structure had the library's ids.
 """
 import argparse
 import json
@@ -26,7 +35,7 @@ import sys
 import tempfile
 import unicodedata
 
-from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 GOLDEN = os.path.join(ROOT, "tests", "golden", "tokenizers")
@@ -38,6 +47,13 @@ WORDS = ["Grüße", "naïve", "Ελληνικά", "привет", "こんにち�
          "\u180e", "\ufeff", "ﷺ", "𝔘𝔫𝔦", "١٢٣", "Ⅷ", "İ", "ſ", "'s", "'LL", "'Re", "can't", "WE'VE", "1234567", "3.14159",
          "\r\n", "\n\n", "\t\t", "   ", "    \n  x", "<|endoftext|>", "<s>", "</s>", "<|im_start|>", "▁", "_", "foo_bar",
          "#$%&", "=>", "…", "—", "\x07", "\x7f", "\u0085", "\u2028", "\u2029", "\u0000"]
+MORE_WORDS = {  # of the texts of single structures
+    "gemma": ["<bos>", "<start_of_turn>user\n", "<end_of_turn>\n", "<table>", "<unused1>", "<unused10>", "▁▁", "▁", "        "],
+    "phi3": ["<|user|>", "<|user|>\n", "<|end|> \n\u3000x", "<|assistant|>", "<|endoftext|> ", "</s>\t", "<|system|>"],
+    "olmo2": ["|||PHONE_NUMBER|||", "|||", "<|pad|>", "<|endofprompt|>", "<|extra_id_1|>", "<|extra_id_10|>"],
+    "merged": ["-", "--", "a--b", "\t", " \t ", "q", "qq"],
+}
+GEMMA = ("<pad>", "<eos>", "<bos>", "<unk>", "<mask>")
 RANGES = ((32, 126), (0xA0, 0x24F), (0x370, 0x3FF), (0x4E00, 0x4EFF), (0x300, 0x36F), (0xAC00, 0xAC80), (0x1100, 0x11FF))
 
 
@@ -52,12 +68,12 @@ def any_character(rng):
     return "A" if 0xD800 <= code <= 0xDFFF or unicodedata.category(chr(code)) == "Cn" else chr(code)
 
 
-def random_text(rng):
-    out = []
+def random_text(rng, more=()):
+    words, out = WORDS + 4 * list(more), []
     for _ in range(rng.randint(0, 12)):
         kind = rng.random()
         if kind < 0.5:
-            out.append(rng.choice(WORDS))
+            out.append(rng.choice(words))
         elif kind < 0.7:
             out.append(rng.choice([" ", "  ", "\n", " \n", "\t"]))
         elif kind < 0.8:
@@ -74,6 +90,10 @@ def corpus(rng):
     return [text.replace("\0", "") for text in texts]
 
 
+def plain(*texts, **flags):
+    return [AddedToken(text, normalized=False, **flags) for text in texts]
+
+
 def on_bytes(texts, size, pre, **settings):
     tokenizer = Tokenizer(models.BPE(ignore_merges=settings.get("ignore_merges", False)))
     tokenizer.pre_tokenizer = pre
@@ -85,12 +105,19 @@ def on_bytes(texts, size, pre, **settings):
     return tokenizer
 
 
-def with_fallback(texts, size, normalizer=None, pre=None, fuse=True):
+def with_fallback(texts, size, normalizer=None, pre=None, fuse=True, specials=("<unk>", "<s>", "</s>"), marked=("<s>", "</s>"),
+                  runs=False):
+    """`marked`: the special tokens that are added; `runs`: pieces may have several spaces, as where nothing is split."""
     pieces = Tokenizer(models.BPE(unk_token="<unk>"))
     pieces.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    if runs:
+        if normalizer:
+            pieces.normalizer = normalizer
+        pieces.pre_tokenizer = pre_tokenizers.Split(Regex("\u2581+[^\u2581\\n]*|\\n+|[^\u2581\\n]+"), "isolated")
     pieces.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size, limit_alphabet=200, show_progress=False))
     model = json.loads(pieces.to_str())["model"]
-    vocabulary = {"<unk>": 0, "<s>": 1, "</s>": 2, **{f"<0x{byte:02X}>": 3 + byte for byte in range(256)}}
+    vocabulary = {text: i for i, text in enumerate(specials)}
+    vocabulary |= {f"<0x{byte:02X}>": len(specials) + byte for byte in range(256)}
     for piece in sorted(model["vocab"], key=model["vocab"].get):
         vocabulary.setdefault(piece, len(vocabulary))
     merges = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in model["merges"]]
@@ -99,12 +126,51 @@ def with_fallback(texts, size, normalizer=None, pre=None, fuse=True):
         tokenizer.normalizer = normalizer
     if pre:
         tokenizer.pre_tokenizer = pre
-    tokenizer.add_special_tokens([AddedToken(text, normalized=False, special=True) for text in ("<s>", "</s>")])
+    tokenizer.add_special_tokens(plain(*marked))
     return tokenizer
 
 
-def split_on(digits):
-    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(CONTRACTIONS + digits + REST), "isolated"),
+def gemma(texts, size):
+    tokenizer = with_fallback(texts, size, normalizers.Replace(" ", "▁"), pre_tokenizers.Split(" ", "merged_with_previous"),
+                              specials=GEMMA, marked=GEMMA, runs=True)
+    tokenizer.add_tokens(plain("<2mass>", "[@BOS@]", *(f"<unused{i}>" for i in range(12)), "\n", "\n\n", "\n\n\n", "▁▁", "▁▁▁",
+                               "<table>", "</table>"))
+    tokenizer.add_special_tokens(plain("<start_of_turn>", "<end_of_turn>"))
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    tokenizer.post_processor = processors.TemplateProcessing("<bos> $A", "<bos> $A <bos>:1 $B:1", [("<bos>", 2)])
+    return tokenizer
+
+
+def phi3(texts, size):
+    tokenizer = with_fallback(texts, size, normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]),
+                              marked=("<unk>", "<s>"))
+    tokenizer.add_tokens(plain("</s>", rstrip=True))
+    tokenizer.add_special_tokens(plain("<|endoftext|>"))
+    tokenizer.add_special_tokens(plain("<|assistant|>", *(f"<|placeholder{i}|>" for i in range(1, 5)), "<|system|>", "<|end|>",
+                                       "<|placeholder5|>", "<|placeholder6|>", "<|user|>", rstrip=True))
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                           decoders.Strip(" ", 1, 0)])
+    return tokenizer
+
+
+def olmo2(texts, size):
+    tokenizer = on_bytes(texts, size, split_on("\\p{N}{1,3}", "removed", invert=True))
+    tokenizer.add_tokens(plain("<|extra_id_0|>", "|||PHONE_NUMBER|||", "|||EMAIL_ADDRESS|||", "|||IP_ADDRESS|||",
+                               *(f"<|extra_id_{i}|>" for i in range(1, 11))))
+    tokenizer.add_special_tokens(plain("<|fim_prefix|>", "<|im_end|>", "<|endofprompt|>", "<|pad|>"))
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    return tokenizer
+
+
+def merged(texts, size):
+    steps = [pre_tokenizers.Split("--", "merged_with_previous"), pre_tokenizers.Split(" ", "merged_with_previous"),
+             pre_tokenizers.Split("\t", "removed"), pre_tokenizers.Split(Regex("q+"), "merged_with_previous", invert=True)]
+    return with_fallback(texts, size, None, pre_tokenizers.Sequence(steps), runs=True)
+
+
+def split_on(digits, behavior="isolated", invert=False):
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(CONTRACTIONS + digits + REST), behavior, invert),
                                     pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
@@ -118,6 +184,10 @@ def tokenizers_of(rng, size):
         "llama2": with_fallback(texts, size, normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])),
         "mistral": with_fallback(texts, size, None, pre_tokenizers.Metaspace(prepend_scheme="first", split=False)),
         "metaspace": with_fallback(texts, size, None, pre_tokenizers.Metaspace(prepend_scheme="always", split=True), False),
+        "gemma": gemma(texts, size),
+        "phi3": phi3(texts, size),
+        "olmo2": olmo2(texts, size),
+        "merged": merged(texts, size),
     }
     made["qwen2"].add_tokens([AddedToken("foo_bar", single_word=True, lstrip=True), AddedToken("\u212b", normalized=True),
                               AddedToken("世界", rstrip=True, normalized=True)])
@@ -131,6 +201,9 @@ def write():
         os.makedirs(os.path.join(GOLDEN, name), exist_ok=True)
         tokenizer.save(os.path.join(GOLDEN, name, "tokenizer.json"), pretty=False)
         with open(os.path.join(GOLDEN, name, "cases.txt"), "w", encoding="ascii") as file:
+            if name in MORE_WORDS:  # a new structure leaves the cases of the others alone
+                more = random.Random(name)
+                texts = [random_text(more, MORE_WORDS[name]) for _ in texts]
             for text in texts:
                 ids = tokenizer.encode(text, add_special_tokens=False).ids
                 file.write(f"{text.encode().hex() or '-'} {','.join(map(str, ids)) or '-'}\n")
@@ -154,7 +227,7 @@ def ids_of(program, folder, texts):
 def check(program, seed, n):
     rng, wrong = random.Random(seed), 0
     for name, tokenizer in tokenizers_of(rng, 2000).items():
-        texts = [text.replace("\0", "") for text in [page(name) for name in PAGES] + [random_text(rng) for _ in range(n)]]
+        texts = [text.replace("\0", "") for text in [page(name) for name in PAGES] + [random_text(rng, MORE_WORDS.get(name, ())) for _ in range(n)]]
         with tempfile.TemporaryDirectory() as folder:
             tokenizer.save(os.path.join(folder, "tokenizer.json"))
             expected = [ids for ids in (each.ids for each in tokenizer.encode_batch(texts, add_special_tokens=False)) if ids]

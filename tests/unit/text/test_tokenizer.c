@@ -69,6 +69,7 @@ TEST(tokenizer, has_the_ids_of_the_library_on_bytes)
     check_family("gpt2-space", 700);
     check_family("llama3", 700);
     check_family("qwen2", 703);
+    check_family("olmo2", 718);
 }
 
 TEST(tokenizer, has_the_ids_of_the_library_on_letters)
@@ -76,6 +77,9 @@ TEST(tokenizer, has_the_ids_of_the_library_on_letters)
     check_family("llama2", 959);
     check_family("mistral", 959);
     check_family("metaspace", 959);
+    check_family("gemma", 981);
+    check_family("phi3", 970);
+    check_family("merged", 959);
 }
 
 #define MODEL                                                                                                \
@@ -147,8 +151,12 @@ TEST(tokenizer, refuses_what_it_lacks_by_name)
            AH_E_UNSUPPORTED, "the pattern '(' is not supported");
     expect("{" MODEL
            ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"a\"}, \"behavior\": "
-           "\"Removed\"}}",
-           AH_E_UNSUPPORTED, "not 'Isolated'");
+           "\"Contiguous\"}}",
+           AH_E_UNSUPPORTED, "the pre-tokenizer 'Split' with the behavior 'Contiguous'");
+    expect("{" MODEL
+           ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"String\": \"\"}, \"behavior\": "
+           "\"Isolated\"}}",
+           AH_E_UNSUPPORTED, "the pre-tokenizer 'Split' without a pattern");
     expect("{\"model\": {\"type\": \"BPE\", \"vocab\": {}, \"merges\": [], \"dropout\": 0.1}}",
            AH_E_UNSUPPORTED, "the model's setting 'dropout'");
 }

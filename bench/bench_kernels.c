@@ -286,7 +286,7 @@ static double flops_of(const struct ah_op *op)
         return 2.0 * (double)m->m * (double)m->n * (double)m->k;
     if (op->kind == AH_OP_ATTENTION || op->kind == AH_OP_ATTENTION_BACKWARD)
         return (op->kind == AH_OP_ATTENTION ? 2.0 : 5.0) * a->batch * a->heads * (double)a->seq *
-               (double)a->seq * a->head_dim;
+               ((double)a->seq + 2.0 * a->past) * a->head_dim;
     return 0;
 }
 

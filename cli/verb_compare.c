@@ -173,7 +173,9 @@ static void put_headline(struct ah_cli *cli, const struct comparison *comparison
         ah_buffer_puts(&line, " in any micro-batches");
     else if (training->micro_batches > 1)
         ah_buffer_printf(&line, " in %" PRIu64 " micro-batches", training->micro_batches);
-    ah_buffer_printf(&line, ", %s (%s)%s", ah_words_dtype[training->dtype], how, cli->out_style.reset);
+    ah_buffer_printf(&line, ", %s", ah_words_dtype[training->dtype]);
+    ah_plan_put_lora(&line, "; ", request->planner.model);
+    ah_buffer_printf(&line, " (%s)%s", how, cli->out_style.reset);
     ah_cli_put_wrapped(cli, &line, 0);
     ah_buffer_puts(&cli->out, "\n");
 }

@@ -148,8 +148,10 @@ static void print_text(struct ah_cli *cli, const struct comparison *comparison)
     ah_buffer_printf(&line, "%s%s on %s: ", cli->out_style.bold, ah_cli_clean(cli, planner->model->name),
                      ah_cli_clean(cli, planner->cluster->name));
     ah_plan_put_batch(&line, planner->training.batch, planner->training.seq);
-    ah_buffer_printf(&line, ", %s (simulated%s)%s", ah_words_dtype[planner->training.dtype],
-                     any_estimated(comparison) ? ", from estimated costs" : "", cli->out_style.reset);
+    ah_buffer_printf(&line, ", %s", ah_words_dtype[planner->training.dtype]);
+    ah_plan_put_lora(&line, "; ", planner->model);
+    ah_buffer_printf(&line, " (simulated%s)%s", any_estimated(comparison) ? ", from estimated costs" : "",
+                     cli->out_style.reset);
     ah_cli_put_wrapped(cli, &line, 0);
     ah_buffer_puts(&cli->out, "\n");
     for (size_t row = 0; row < AH_CLUSTER_POLICIES; row++) {

@@ -74,7 +74,7 @@ static void put_syntax(struct ah_buffer *out, const struct ah_option_syntax *syn
     }
     ah_buffer_puts(out, "[--json]");
     const struct ah_operands *operands = &syntax->operands;
-    for (unsigned i = 0; i < operands->max && i < 2; i++) {
+    for (unsigned i = 0; i < ah_options_operand_names(operands); i++) {
         bool many = operands->max > 2;
         ah_buffer_printf(out, operands->min > i ? " %s%s" : " [%s%s]", operands->name, many ? "..." : "");
         if (many)

@@ -150,9 +150,10 @@ static void put_synopsis(struct ah_buffer *out, const struct ah_verb *verb)
         ah_buffer_printf(out, "%s%s\n", option->value ? " Ar " : "", option->value ? option->value : "");
     }
     ah_buffer_puts(out, ".Op Fl -json\n");
-    for (unsigned i = 0; i < operands->max && i < 2; i++)
+    const unsigned names = ah_options_operand_names(operands);
+    for (unsigned i = 0; i < names; i++)
         ah_buffer_printf(out, ".%sAr %s%s\n", operands->min > i ? "" : "Op ", operands->name,
-                         i == 1 && operands->max > 2 ? " ..." : "");
+                         i + 1 == names && operands->max > 2 ? " ..." : "");
 }
 
 static void put_verb(struct ah_buffer *out, const struct ah_verb *verb)

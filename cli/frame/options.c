@@ -71,6 +71,12 @@ bool ah_options_repeats(const struct ah_option *option)
     return option->kind == AH_OPTION_TEXTS || option->kind == AH_OPTION_FILES;
 }
 
+unsigned ah_options_operand_names(const struct ah_operands *operands)
+{
+    const unsigned most = operands->name && strchr(operands->name, ' ') ? 1 : 2;
+    return operands->max < most ? operands->max : most;
+}
+
 void ah_options_join(struct ah_buffer *out, const char *const *words)
 {
     for (size_t i = 0; words[i]; i++)

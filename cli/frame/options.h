@@ -63,7 +63,7 @@ enum ah_operand_kind {
 
 struct ah_operands {
     enum ah_operand_kind kind;
-    const char *name; /* name of the operand in help */
+    const char *name; /* name of the operand in help; with a space, the names of all */
     unsigned min, max;
     const char *const *words; /* NULL-terminated */
 };
@@ -96,6 +96,9 @@ int ah_options_parse(const struct ah_option_syntax *syntax, const char *const *w
 /* True if the option's value names a file or folder; ah_options_repeats(): if it may be given several times. */
 bool ah_options_is_path(const struct ah_option *option);
 bool ah_options_repeats(const struct ah_option *option);
+
+/* Returns how often usage has the operands' name: at most twice, and once if it names all of them. */
+unsigned ah_options_operand_names(const struct ah_operands *operands);
 
 /* True if help lists the words of the row. The value's name of a number ("N|auto") already has them, and an output's
  * words are not for users to write. */

@@ -84,6 +84,10 @@ static void put_headline(struct ah_cli *cli, const struct ah_cluster_plan *plan)
     cli->out.failed |= without.failed;
     ah_buffer_release(&without);
     ah_buffer_release(&sums);
+    if (plan->model && plan->model->lora) {
+        ah_plan_put_lora(&cli->out, "", plan->model);
+        ah_buffer_puts(&cli->out, "\n");
+    }
     ah_cli_fit(cli, mark, 0);
 }
 
@@ -369,6 +373,8 @@ void ah_inspect_cluster_plan_json(struct ah_emit *emit, const struct ah_document
     struct ah_error why = {0}; /* the reason for which `run` refuses the plan */
     ah_emit_text(emit, "model", plan->inputs.model.name);
     ah_emit_text(emit, "cluster", plan->inputs.cluster.name);
+    if (plan->model)
+        ah_plan_emit_lora(emit, plan->model);
     ah_emit_integer(emit, "pipelines", plan->n_pipelines);
     ah_emit_bool(emit, "sharded", plan->sharding);
     ah_emit_integer(emit, "idle_gpus", plan->n_idle_ranks);

@@ -222,6 +222,7 @@ void ah_inspect_model_json(struct ah_emit *emit, const struct ah_document *docum
     ah_emit_integer(emit, "vocabulary", model->vocabulary);
     ah_emit_integer(emit, "max_positions", model->max_positions);
     ah_emit_bool(emit, "tied", model->tied);
+    ah_plan_emit_lora(emit, model);
     ah_emit_open(emit, "groups", '[');
     for (size_t i = 0; i < n; i++)
         emit_group(emit, &groups[i]);

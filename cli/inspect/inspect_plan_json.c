@@ -99,6 +99,7 @@ void ah_inspect_plan_json(struct ah_emit *emit, const struct ah_document *docume
     const struct ah_plan *plan = document->body.plan;
     ah_emit_text(emit, "model", plan->inputs.model.name);
     ah_emit_text(emit, "machine", plan->inputs.machine.name);
+    ah_plan_emit_lora(emit, &plan->model);
     ah_inspect_plan_what_if_json(emit, plan);
     ah_emit_text(emit, "policy", ah_words_policy[plan->policy]);
     ah_emit_text(emit, "scheduling", ah_words_scheduling[plan->scheduling]);

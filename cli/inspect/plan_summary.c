@@ -290,3 +290,19 @@ void ah_plan_put_lora(struct ah_buffer *out, const char *before, const struct ah
     for (size_t i = 0; i < lora->n_on; i++)
         ah_buffer_printf(out, "%s%s", i ? ", " : "", ah_words_lora[lora->on[i]]);
 }
+
+void ah_plan_emit_lora(struct ah_emit *emit, const struct ah_model *model)
+{
+    const struct ah_model_lora *lora = model->lora;
+    if (!lora)
+        return;
+    ah_emit_open(emit, "lora", '{');
+    ah_emit_integer(emit, "rank", lora->rank);
+    ah_emit_number(emit, "alpha", lora->alpha);
+    ah_emit_text(emit, "scaling", ah_words_lora_scaling[lora->scaling]);
+    ah_emit_open(emit, "on", '[');
+    for (size_t i = 0; i < lora->n_on; i++)
+        ah_emit_text(emit, NULL, ah_words_lora[lora->on[i]]);
+    ah_emit_close(emit);
+    ah_emit_close(emit);
+}

@@ -6,6 +6,7 @@
 #define AH_CLI_INSPECT_PLAN_SUMMARY_H
 
 #include "base/buffer.h"
+#include "cli/frame/emit.h"
 #include "schemas/plan.h"
 
 #include <stdbool.h>
@@ -58,5 +59,8 @@ void ah_plan_put_range(struct ah_buffer *out, const struct ah_plan *plan, size_t
 
 /* Appends `before` and "adapters of rank 16, alpha 32 on attention.q, attention.v"; nothing without adapters. */
 void ah_plan_put_lora(struct ah_buffer *out, const char *before, const struct ah_model *model);
+
+/* Emits "lora" with the fields of the document; nothing without adapters. */
+void ah_plan_emit_lora(struct ah_emit *emit, const struct ah_model *model);
 
 #endif

@@ -61,7 +61,8 @@ function drawTitle(plan) {
     plan.micro_batches > 1 ? `${plan.micro_batches} micro-batches, ${words(plan.micro_batch_order)}` :
                              "one micro-batch",
     `sequence ${plan.seq}`, `${plan.dtype}, states ${plan.state_dtype}`,
-    plan.clip > 0 ? `gradients clipped at ${plan.clip}` : "no clipping", `scheduling ${plan.scheduling}`
+    plan.clip > 0 ? `gradients clipped at ${plan.clip}` : "no clipping",
+    ...(plan.adapters ? [plan.adapters] : []), `scheduling ${plan.scheduling}`
   ];
   byId("subtitle").textContent = parts.join(" · ");
   byId("footer").textContent =

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Draws the page of a cluster plan.
 
+function adaptersName(lora) {
+  if (!lora) return "";
+  const scaling = lora.scaling === "rank_stabilized" ? " (rank-stabilized)" : "";
+  return `; adapters of rank ${lora.rank}, alpha ${lora.alpha}${scaling}, on ${lora.on.join(", ")}`;
+}
+
 function drawHead(plan) {
   const { training, predicted, solver } = plan;
   const { model, cluster } = plan.inputs;
@@ -8,7 +14,7 @@ function drawHead(plan) {
   byId("title").textContent = document.title;
   byId("subtitle").textContent =
     `${training.batch} sequences of ${training.seq} tokens in ${training.micro_batches} micro-batches, ${training.dtype}, ` +
-    `states ${training.state_dtype}${training.clip ? `, clipped at ${training.clip}` : ""}; policy ${plan.policy}, ${plan.tp_mode === "symmetric" ? "symmetric" : "asymmetric"} ` +
+    `states ${training.state_dtype}${training.clip ? `, clipped at ${training.clip}` : ""}${adaptersName(plan.model?.lora)}; policy ${plan.policy}, ${plan.tp_mode === "symmetric" ? "symmetric" : "asymmetric"} ` +
     `degrees of tensor parallelism${predicted.estimated ? "; some costs are estimates" : ""}`;
   const bounded = solver.bound_us > 0;
   const quality = solver.status === "optimal" ? ["optimal", "proven by enumeration"] :

@@ -20,7 +20,7 @@ static void put_sentences(struct ah_emit *emit, const struct ah_plan *plan)
 static void put_about(struct ah_emit *emit, const struct ah_plan *plan)
 {
     const struct ah_plan_training *training = &plan->training;
-    struct ah_buffer what_if = {0};
+    struct ah_buffer what_if = {0}, adapters = {0};
     ah_emit_text(emit, "generator", plan->generator);
     ah_emit_text(emit, "model", plan->inputs.model.name);
     ah_emit_text(emit, "model_sha256", plan->inputs.model.sha256);
@@ -28,6 +28,8 @@ static void put_about(struct ah_emit *emit, const struct ah_plan *plan)
     ah_emit_text(emit, "machine_sha256", plan->inputs.machine.sha256);
     ah_plan_put_what_if(&what_if, plan);
     ah_emit_buffer(emit, "what_if", &what_if);
+    ah_plan_put_lora(&adapters, "", &plan->model);
+    ah_emit_buffer(emit, "adapters", &adapters);
     ah_emit_text(emit, "policy", ah_words_policy[plan->policy]);
     ah_emit_text(emit, "scheduling", ah_words_scheduling[plan->scheduling]);
     ah_emit_text(emit, "micro_batch_order", ah_words_micro_order[plan->micro_batch_order]);

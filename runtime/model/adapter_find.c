@@ -97,7 +97,8 @@ static int find_tensors(const struct finding *finding, uint64_t block, uint32_t 
 int ah_adapter_find(const struct ah_model *model, const char *folder, struct ah_arena *arena,
                     struct ah_adapter_found *ret_found, struct ah_error *err)
 {
-    struct finding finding = {.model = *model, .found = ret_found, .err = err};
+    struct ah_adapter_found found;
+    struct finding finding = {.model = *model, .found = &found, .err = err};
     struct ah_adapter_facts facts;
     char path[PATH_MAX];
     bool any = false;
@@ -106,23 +107,27 @@ int ah_adapter_find(const struct ah_model *model, const char *folder, struct ah_
     rc = rc ? rc : ah_safetensors_open(&finding.files, path, err);
     if (rc)
         return rc;
-    ret_found->lora =
+    found.lora =
         (struct ah_model_lora){.rank = (uint64_t)facts.rank,
                                .alpha = facts.alpha,
                                .scaling = facts.rank_stabilized ? AH_LORA_RANK_STABILIZED : AH_LORA_STANDARD};
-    finding.model.lora = &ret_found->lora;
+    finding.model.lora = &found.lora;
     finding.path = path;
     find_matrices(&finding);
-    ret_found->trained = ah_arena_array(arena, ah_model_blocks(model), sizeof *ret_found->trained);
-    rc = ret_found->trained ? AH_OK : ah_error_memory(err);
+    found.trained = ah_arena_array(arena, ah_model_blocks(model), sizeof *found.trained);
+    rc = found.trained ? AH_OK : ah_error_memory(err);
     for (uint64_t block = 0; block < ah_model_blocks(model) && !rc; block++) {
-        rc = find_tensors(&finding, block, &ret_found->trained[block]);
-        any |= ret_found->trained[block] != 0;
+        rc = find_tensors(&finding, block, &found.trained[block]);
+        any |= found.trained[block] != 0;
     }
     if (!rc && !any)
         rc = ah_error_set(err, AH_E_MISMATCH,
                           "%s: has no tensor of model '%s'; is it an adapter of this model?", path,
                           model->name);
     ah_safetensors_release(&finding.files);
-    return rc;
+    if (rc)
+        return rc;
+    *ret_found = found;
+    ret_found->lora.on = ret_found->on;
+    return AH_OK;
 }

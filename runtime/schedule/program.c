@@ -236,7 +236,8 @@ size_t ah_program_saved(const struct ah_job *job, const struct ah_job_group *gro
 /* ---- steps as a cost model sees them ---- */
 
 /* Returns the number of visible pairs of a query and a key, in one head and sequence. A query sees its own key and
- * earlier ones, at most `window` keys if `window` is not 0. */
+ * earlier ones, at most `window` keys if `window` is not 0. Programs are of training, where no key is before the first
+ * query (`past` of an op). */
 static double attention_pairs(uint64_t seq, uint64_t window)
 {
     double s = (double)seq, w = window && window < seq ? (double)window : s;

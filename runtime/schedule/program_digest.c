@@ -42,6 +42,7 @@ static void rope_sizes(const struct ah_op *op, uint64_t ret_sizes[SIZES])
     memcpy(ret_sizes, sizes, sizeof sizes);
 }
 
+/* Without `past`, which is 0 in training. */
 static void attention_sizes(const struct ah_op *op, uint64_t ret_sizes[SIZES])
 {
     const struct ah_op_attention *it = &op->u.attention;

@@ -15,7 +15,8 @@ CASE is a name or a folder. Only --compare works without torch (Debian: python3-
     LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu/blas /usr/bin/python3 tests/tools/oracle.py --write
 
 with Debian 12's torch 1.13.1 and the reference BLAS, which the variable chooses where a faster one is installed too.
-They give the same bytes again; other libraries differ in the last digits. Cases with adapters are from torch 2.15.0.
+They give the same bytes again; other libraries differ in the last digits. Cases with adapters and packed
+ones are from torch 2.15.0.
 
 No line of the product takes part. oracle_transformers.py compares the models here with transformers' own classes.
 """
@@ -33,6 +34,7 @@ import oracle_compare
 import oracle_files as files
 
 CHECKED = 1e-9  # float64 by other libraries, over all steps
+ALONE = 1e-12  # float64 of one step, packed and alone
 
 
 def folder_of(case):
@@ -50,12 +52,24 @@ def plain(tensors):
     return {name: (tuple(value.shape), value.double().flatten().tolist()) for name, value in tensors.items()}
 
 
+def apart_from_alone(folder):
+    """Returns the largest relative difference of loss and gradients of packed examples from those of single ones."""
+    import oracle_train
+    (loss, gradients), (true_loss, true) = oracle_train.whole(folder), oracle_train.alone(folder)
+    assert gradients.keys() == true.keys()
+    return max([abs(loss / true_loss - 1),
+                *(((gradients[name] - true[name]).norm() / (true[name].norm() or 1.0)).item() for name in true)])
+
+
 def check_makes_sense(name, folder, result):
     """Checks that a case contains what it is made for."""
     training = files.read_json(os.path.join(folder, "training.json"))
     over = sum(norm > training["clip"] for norm in result["gradient_norms"])
     assert not training["clip"] or 3 <= over <= len(result["losses"]) - 3, f"{name}: clips in {over} steps"
     assert training["trainable"] != ["*"] or result["losses"][-1] < result["losses"][0] - 0.2, f"{name}: learns nothing"
+    if "examples" in training:
+        difference = apart_from_alone(folder)
+        assert difference <= ALONE, f"{name}: packed and single examples differ by {difference:.1e}"
 
 
 def write(name):
@@ -88,7 +102,9 @@ def furthest(folder, result, gradients, final, logits):
 
 def check(name, trained=None):
     """Checks that the golden agrees with a training of it (default: by the models here)."""
-    difference, what = furthest(folder_of(name), *(trained or train(folder_of(name))))
+    trained = trained or train(folder_of(name))
+    difference, what = furthest(folder_of(name), *trained)
+    check_makes_sense(name, folder_of(name), trained[0])
     agrees = difference <= CHECKED
     print(f"{name}: {'agrees' if agrees else 'DIFFERS'}, at most by {difference:.1e} ({what})")
     return agrees

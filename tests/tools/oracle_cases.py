@@ -10,6 +10,7 @@ import random
 
 import oracle_files as files
 import oracle_order as order
+import oracle_packed as packed
 import oracle_shape as shapes
 
 TRAINING = {"batch": 4, "micro_batches": 1, "seq": 16, "steps": 20, "lr": 0.01, "schedule": "cosine",
@@ -179,6 +180,10 @@ CASES = {
         gemma("gemma3_text", sliding_window=5, sliding_window_pattern=2),
         lora("standard", 4, 8, "attention.q", "attention.v", "mlp.gate", "mlp.down"),
         trainable=["*.lora_*"], micro_batches=2),
+    "gpt2-packed": case(gpt2(), data={"packed": 16}, seq=36, batch=12, micro_batches=4, weight_decay=0.1),
+    "llama-packed": case(
+        llama("llama", vocab_size=47), data={"packed": 18}, seq=40, batch=12, micro_batches=3, weight_decay=0.1,
+        clip=0.65),
     "qwen3-norms-only": case(llama("qwen3", head_dim=6), trainable=["layer.*norm.weight"], batch=2, lr=0.03),
 }
 
@@ -236,6 +241,11 @@ def make_data(rng, folder, made, training, vocabulary):
     """Makes data with each sample once, or with fewer samples and some tokens after the last one, so that epochs change
     within a batch."""
     batch, seq, steps = training["batch"], training["seq"], training["steps"]
+    if made["data"].get("packed"):
+        packed.make_packed(rng, folder, training, made["data"]["packed"])
+        training["samples"] = [[order.sample_at(training["seed"], batch, step * batch + row) for row in range(batch)]
+                               for step in range(steps)]
+        return
     samples = made["data"].get("samples", steps * batch)
     tokens = make_tokens(rng, samples * seq + 1 + made["data"].get("behind", 0), vocabulary)
     training["data"] = "data.bin"

@@ -12,6 +12,7 @@ import sys
 
 assert sys.byteorder == "little"
 PEFT, HEAD = "base_model.model.", "lm_head.weight"  # what names in an adapter's file begin with; the head's name
+MAGIC, HEADER = b"AHTOKENS", 64  # of token files that `autohete tokenize` makes: what they begin with, and bytes before tokens
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 
 
@@ -121,6 +122,15 @@ def read_numbers(path, code):
     """A raw file of "H" (u16 tokens), "B" (mask) or "Q" (starts of documents)."""
     with open(path, "rb") as file:
         return array.array(code, file.read())
+
+
+def read_aligned(path):
+    """Reads the tokens of a file with a header, and the length of the sequences to which they are aligned."""
+    with open(path, "rb") as file:
+        header, tokens = file.read(HEADER), array.array("H", file.read())
+    magic, version, width, count, _, align = struct.unpack_from("<8sIIQQQ", header)
+    assert (magic, version, width, count) == (MAGIC, 1, 2, len(tokens)), path
+    return tokens, align
 
 
 def write_numbers(path, code, numbers):

@@ -77,7 +77,7 @@ def main():
     options = parser.parse_args()
     wrong = 0
     for name in options.cases or sorted(os.listdir(CASES)):
-        if not os.path.exists(os.path.join(CASES, name, "training.json")):
+        if not os.path.exists(os.path.join(CASES, name, "data.bin")):
             continue
         path, text = os.path.join(SAMPLES, name + ".txt"), sample(name)
         if options.write:

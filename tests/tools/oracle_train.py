@@ -26,6 +26,7 @@ import torch
 import oracle_files as files
 import oracle_model as model
 import oracle_order as order
+import oracle_packed as packed
 import oracle_shape as shapes
 
 
@@ -40,7 +41,7 @@ def learning_rate(training, step):
 
 
 class Data:
-    """Data: u16 tokens, or the bytes of a .txt. Sample i is tokens [i seq, (i + 1) seq), with the next token of each as
+    """Data: u16 tokens, the bytes of a .txt, or a file with a header, whose examples are aligned to sequences. Sample i is tokens [i seq, (i + 1) seq), with the next token of each as
     its target. Documents begin at the u64 places in .docs. A sample that begins inside a document sees nothing before
     itself, and its positions begin at 0. A target bears no loss if the mask (a u8 for each token) is 0 there, or if it
     is the first token of a document."""
@@ -51,11 +52,15 @@ class Data:
         def numbers(code, ending=""):
             return files.read_numbers(path + ending, code) if os.path.exists(path + ending) else None
         self.seq = training["seq"]
-        self.tokens = torch.tensor(numbers("B" if path.endswith(".txt") else "H").tolist())
-        self.samples = (len(self.tokens) - 1) // self.seq
+        self.aligned = os.path.basename(path) == packed.DATA
+        tokens = files.read_aligned(path)[0] if self.aligned else numbers("B" if path.endswith(".txt") else "H")
+        self.tokens = torch.tensor(tokens.tolist())
         mask, self.docs = numbers("B", ".mask"), numbers("Q", ".docs") or []
         self.bears = torch.ones(len(self.tokens)) if mask is None else torch.tensor(mask.tolist())
         self.bears[list(self.docs)] = 0
+        if self.aligned:  # nothing follows the last sequence, so its last token predicts nothing
+            self.tokens, self.bears = (torch.cat((values, values.new_zeros(1))) for values in (self.tokens, self.bears))
+        self.samples = (len(self.tokens) - 1) // self.seq
 
     def batch(self, samples, dtype):
         """Returns tokens, starts, targets, bears_loss of these samples: (batch, seq) each. The sample after the last
@@ -144,6 +149,46 @@ def clipped(gradients, limit):
     return norm, {name: g * factor for name, g in gradients.items()}
 
 
+def trained_of(training, tensors):
+    return [part for tensor in tensors if shapes.is_trained(training["trainable"], tensor.ours)
+            for part in tensor.parts]
+
+
+def gradients_of(loss, weights, trained):
+    return dict(zip(trained, torch.autograd.grad(loss, [weights[name] for name in trained])))
+
+
+def whole(folder, dtype=torch.float64):
+    """Returns loss and gradients of the initial weights on all samples of the data as one batch."""
+    training = files.read_json(os.path.join(folder, "training.json"))
+    shape, tensors, weights = load(folder, training, dtype)
+    trained, data = trained_of(training, tensors), Data(folder, training)
+    for name in trained:
+        weights[name].requires_grad_()
+    tokens, starts, targets, bears = data.batch(range(data.samples), dtype)
+    loss = model.loss(model.logits(shape, weights, tokens, starts), targets, bears)
+    return loss.item(), gradients_of(loss, weights, trained)
+
+
+def alone(folder, dtype=torch.float64):
+    """Returns the same of packed data without packing: each example is a batch of its own, without padding and with
+    positions from 0. Losses of all tokens that bear one are added up, and divided by their number."""
+    training = files.read_json(os.path.join(folder, "training.json"))
+    shape, tensors, weights = load(folder, training, dtype)
+    trained = trained_of(training, tensors)
+    for name in trained:
+        weights[name].requires_grad_()
+    examples = packed.cut(packed.read_examples(os.path.join(folder, training["examples"])), training["seq"])
+    total, count = 0.0, 0
+    for ids, bears in examples:
+        tokens, targets, bears = (torch.tensor([row]) for row in (ids[:-1], ids[1:], bears[1:]))
+        number = int(bears.sum().item())
+        scores = model.logits(shape, weights, tokens, torch.zeros_like(tokens))
+        total, count = total + model.loss(scores, targets, bears) * number, count + number
+    loss = total / count
+    return loss.item(), gradients_of(loss, weights, trained)
+
+
 def train(folder, dtype=torch.float64, every=None):
     """Returns what expected.json has, gradients of the first step, weights after the last, and logits of the first
     sequence. With held-out data ("valid" in training.json), also their loss before the first step, at regular intervals
@@ -152,8 +197,7 @@ def train(folder, dtype=torch.float64, every=None):
     shape, tensors, weights = load(folder, training, dtype)
     data = Data(folder, training)
     valid = Data(folder, training, "valid") if training.get("valid") else None
-    trained = [part for tensor in tensors if shapes.is_trained(training["trainable"], tensor.ours)
-               for part in tensor.parts]
+    trained = trained_of(training, tensors)
     decayed = {part for tensor in tensors if tensor.matrix for part in tensor.parts}
     for name in trained:
         weights[name].requires_grad_()
@@ -167,7 +211,7 @@ def train(folder, dtype=torch.float64, every=None):
         tokens, starts, targets, bears_loss = data.batch(samples, dtype)
         scores = model.logits(shape, weights, tokens, starts)
         loss = model.loss(scores, targets, bears_loss)
-        gradients = dict(zip(trained, torch.autograd.grad(loss, [weights[name] for name in trained])))
+        gradients = gradients_of(loss, weights, trained)
         first = first or (gradients, scores[0].detach())
         norm, gradients = clipped(gradients, training["clip"])
         adamw.step(t, gradients)

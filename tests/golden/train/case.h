@@ -119,7 +119,8 @@ static inline void golden_string(const struct golden *g, const char *key, char r
     snprintf(ret_text, GOLDEN_PATH_MAX, "%.*s", (int)strcspn(at, "\""), at);
 }
 
-/* Opens the tokens named by a key of training.json. A .txt file has bytes, any other file 16-bit numbers. */
+/* Opens the tokens named by a key of training.json. A .txt file has bytes, data.bin 16-bit numbers, any other file a
+ * header. */
 static inline void golden_open_dataset(const struct golden *g, const char *key, struct ah_dataset **ret_data)
 {
     struct ah_error err = {0};
@@ -127,14 +128,16 @@ static inline void golden_open_dataset(const struct golden *g, const char *key, 
     const char *paths[] = {path};
     golden_string(g, key, name);
     snprintf(path, sizeof path, "%s/%s", g->folder, name);
-    CHECK_OK(ah_dataset_open(ret_data,
-                             &(struct ah_dataset_options){.paths = paths,
-                                                          .n_paths = 1,
-                                                          .format = strstr(name, ".txt") ? AH_DATASET_BYTES
-                                                                                         : AH_DATASET_U16,
-                                                          .vocabulary = g->c.model.vocabulary},
-                             &err),
-             err);
+    CHECK_OK(
+        ah_dataset_open(ret_data,
+                        &(struct ah_dataset_options){.paths = paths,
+                                                     .n_paths = 1,
+                                                     .format = strstr(name, ".txt")       ? AH_DATASET_BYTES
+                                                               : strcmp(name, "data.bin") ? AH_DATASET_HEADED
+                                                                                          : AH_DATASET_U16,
+                                                     .vocabulary = g->c.model.vocabulary},
+                        &err),
+        err);
 }
 
 static inline void golden_open_data(struct golden *g)

@@ -34,6 +34,8 @@ static const char *const names[] = {
     "qwen3",
     "qwen3-layer-types",
     "qwen3-norms-only",
+    "gpt2-packed",
+    "llama-packed",
     "llama-yarn",
     "qwen2-yarn",
     "olmo2",

@@ -130,6 +130,7 @@ static void check_refused(const char *folder, const char *model, const char *con
     struct scene scene;
     CHECK_FAILS(find(&scene, folder, model, "{\"r\": 2, \"lora_alpha\": 2}", names), scene.err, code, says);
     check_text_has(scene.err.text, "adapter_model.safetensors: ");
+    assert_memory_equal(&scene.found, &(struct ah_adapter_found){0}, sizeof scene.found);
     release(&scene);
 }
 

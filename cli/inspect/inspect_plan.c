@@ -11,6 +11,17 @@
 
 #include <inttypes.h>
 
+/* The plan's sequences decide which of longrope's two lists of factors all of its batches have. */
+static void put_longrope(struct ah_buffer *out, const struct ah_plan *plan)
+{
+    const struct ah_model_rope *rope = plan->model.rope;
+    if (rope && rope->kind == AH_ROPE_LONGROPE)
+        ah_buffer_printf(out, "; longrope with its %s factors, as for %s than %" PRIu64 " tokens",
+                         plan->training.seq > rope->original_positions ? "long" : "short",
+                         plan->training.seq > rope->original_positions ? "more" : "no more",
+                         rope->original_positions);
+}
+
 static void put_training(struct ah_buffer *out, const struct ah_plan *plan)
 {
     const struct ah_plan_training *training = &plan->training;
@@ -27,6 +38,7 @@ static void put_training(struct ah_buffer *out, const struct ah_plan *plan)
                      ah_words_dtype[training->state_dtype],
                      training->clip > 0 ? "gradients clipped" : "no clipping");
     ah_plan_put_lora(out, "; ", &plan->model);
+    put_longrope(out, plan);
     if (plan->threads && plan->threads->compute)
         ah_buffer_printf(out, "; threads: %" PRIu64 " for compute, %" PRIu64 " for the host lane",
                          plan->threads->compute, plan->threads->host);

@@ -58,6 +58,20 @@ TEST(config, says_every_example)
     assert_true(n > 15);
 }
 
+/* transformers refuses integers where it declares a float. */
+TEST(config, writes_caps_with_a_point)
+{
+    struct ah_document model;
+    struct ah_buffer out = {0};
+    struct ah_error err = {0};
+    load_document(&model, "examples/models/gemma-2-2b.json", AH_DOCUMENT_MODEL);
+    CHECK_OK(ah_config_print(model.body.model, AH_BF16, &out, &err), err);
+    check_text_has(out.data, "\"attn_logit_softcapping\": 50.0,");
+    check_text_has(out.data, "\"final_logit_softcapping\": 30.0,");
+    ah_buffer_release(&out);
+    ah_document_release(&model);
+}
+
 TEST(config, says_the_models_of_every_golden_case)
 {
     char path[PATH_MAX];

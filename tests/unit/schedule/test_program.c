@@ -307,3 +307,45 @@ TEST(program, lists_what_is_saved)
     assert_int_equal(ah_program_saved(&j.job, test_job_group(&j.job, AH_BLOCK_HEAD), tensors), 0);
     test_job_close(&j);
 }
+
+static const struct ah_op *op_of(const struct ah_program *program, const char *name)
+{
+    size_t i = 0;
+    while (i < program->n_ops && strcmp(program->ops[i].name, name) != 0)
+        i++;
+    assert_true(i < program->n_ops);
+    return &program->ops[i].op;
+}
+
+/* Gemma 2 2B: sqrt(2304) is 48; a width of 2307 gives 48.03, which bf16 rounds to 48. */
+TEST(program, ops_have_the_settings_of_gemma)
+{
+    struct test_job j;
+    struct ah_program program;
+    struct ah_error err = {0};
+    for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++) {
+        test_job_model(&j, "gemma-2-2b");
+        struct ah_model *model = j.document.body.model;
+        model->width = 2307;
+        test_job_start(&j, training(1, 64, dtype));
+        CHECK_OK(ah_program_build(&j.job, test_job_group(&j.job, AH_BLOCK_EMBEDDING), AH_PASS_FORWARD,
+                                  AH_ACTIVATIONS_KEEP, &program, &err),
+                 err);
+        const double scale = (double)op_of(&program, "embedding")->u.embed.scale;
+        check_near(scale, dtype == AH_BF16 ? 48 : sqrt(2307), 1e-6);
+        CHECK_OK(ah_program_build(&j.job, test_job_group(&j.job, AH_BLOCK_LAYER), AH_PASS_FORWARD,
+                                  AH_ACTIVATIONS_KEEP, &program, &err),
+                 err);
+        const struct ah_op_attention *attention = &op_of(&program, "attention")->u.attention;
+        check_near((double)attention->scale, 1.0 / 16, 1e-9);
+        check_near((double)attention->soft_cap, 50, 1e-9);
+        assert_int_equal(attention->window, 4096);
+        check_near((double)op_of(&program, "mlp_post_norm")->u.norm.gain_offset, 1, 1e-9);
+        assert_int_equal(op_of(&program, "mlp.activation")->u.rows.kind, AH_ACTIVATION_GELU_TANH_GATED);
+        CHECK_OK(ah_program_build(&j.job, test_job_group(&j.job, AH_BLOCK_HEAD), AH_PASS_FORWARD,
+                                  AH_ACTIVATIONS_KEEP, &program, &err),
+                 err);
+        check_near((double)op_of(&program, "cross_entropy")->u.cross_entropy.soft_cap, 30, 1e-9);
+        test_job_close(&j);
+    }
+}

@@ -18,6 +18,8 @@
  *     mistral-v1           Mistral-7B-Instruct-v0.2                                    llama.cpp, its tests
  *     mistral-v3           Mistral-7B-Instruct-v0.3, Mistral-Large-Instruct-2407       llama.cpp, its tests
  *     mistral-nemo         Mistral-Nemo-Instruct-2407                                  llama.cpp
+ *     olmo-2               OLMo-2-*-Instruct                                           a copy of the model's files
+ *     smollm3              SmolLM3-3B                                                  huggingface.js, its tests
  *
  * trl: trl/chat_templates of huggingface/trl; llama.cpp: its models/templates, made by scripts/get_chat_template.py.
  */
@@ -119,6 +121,23 @@ static const struct ah_chat chats[] = {
      .head = {NULL, "[INST]", ""},
      .tail = "[/INST]",
      .system_comes_last = true},
+    {.name = "olmo-2",
+     .digests = {"a3fff33b9c6fb5c804dab4d85d06d33452e646ec1e038b1b29f170569e2f0380"},
+     .write = ah_chat_write_joined,
+     .needs_bos = true,
+     .needs_eos = true,
+     .head = {"<|system|>\n", "<|user|>\n", "<|assistant|>\n"},
+     .tail = "\n",
+     .prompt = "<|assistant|>\n"},
+    {.name = "smollm3",
+     .digests = {"3e0e275a527f249670056e0078e474eadbdd007c134b4fdfae5a7b3089702814"},
+     .write = ah_chat_write_modes,
+     .has_date = true,
+     .passage_at = 1366,
+     .passage_size = 1162,
+     .system = "You are a helpful AI assistant named SmolLM, trained by Hugging Face.",
+     .head = {"<|im_start|>system\n", "<|im_start|>user\n", "<|im_start|>assistant\n"},
+     .tail = "<|im_end|>\n"},
 };
 enum { CHATS = sizeof chats / sizeof *chats };
 

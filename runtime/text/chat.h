@@ -39,10 +39,11 @@ struct ah_chat_message {
 
 struct ah_chat; /* a known template; constant, never freed */
 
-/* A model's template, and the special tokens that it writes. */
+/* A model's template, and what it writes: special tokens, and a passage of its text. */
 struct ah_chat_model {
     const struct ah_chat *chat;
     char *bos, *eos; /* owned; NULL: the tokenizer has none */
+    char *passage;   /* owned; NULL: the template has none */
 };
 
 /* Where a message stands in the text: what it says, and the end of its turn, but not the head with its role. So an
@@ -53,7 +54,8 @@ struct ah_chat_span {
 
 /* The zero value is the default of apply_chat_template(). */
 struct ah_chat_options {
-    /* What templates with a date write, in the form of strftime("%d %b %Y"). NULL: "26 Jul 2024", their own default.
+    /* What templates with a date write, in the form of strftime("%d %b %Y"). 'smollm3' writes the month in full, and
+     * refuses NULL. For the others NULL is "26 Jul 2024", their own default.
      * transformers gives the day of the call to templates for which ah_chat_has_date() is true, so they need the same
      * date for the same bytes. For others give NULL, unless the user asked for a date (`date_string` there). */
     const char *date;

@@ -47,6 +47,9 @@ struct ah_chat {
     bool skips_empty_system;
     bool takes_system;      /* alternating: a first system message is not refused */
     bool system_comes_last; /* inst: it stands in the last message, not in the first */
+
+    /* Where the template's text has a long passage that it writes. It is read there: this program has no copy. */
+    size_t passage_at, passage_size; /* in bytes; no size: there is none */
 };
 
 /* Returns the template with this name; NULL if there is none. */
@@ -73,6 +76,6 @@ int ah_chat_model_new(struct ah_chat_model **ret_model, const struct ah_chat *ch
 /* ---- chat_templates.c ---- */
 
 ah_chat_writer ah_chat_write_turns, ah_chat_write_dated, ah_chat_write_thinking, ah_chat_write_alternating,
-    ah_chat_write_inst;
+    ah_chat_write_inst, ah_chat_write_joined, ah_chat_write_modes;
 
 #endif

@@ -9,6 +9,7 @@
 #include "schemas/cursor.h"
 #include "schemas/json.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -205,13 +206,17 @@ int ah_chat_model_new(struct ah_chat_model **ret_model, const struct ah_chat *ch
                             "'%.300s' does not name the special token that its chat template '%s' writes; "
                             "add '%s' to its tokenizer_config.json",
                             path, chat->name, no_bos ? "bos_token" : "eos_token");
+    const bool has_passage = chat->passage_size != 0;
+    assert(!has_passage || chat->passage_at + chat->passage_size <= folder->template_size);
     struct ah_chat_model *model = calloc(1, sizeof *model);
     if (!model)
         return ah_error_memory(err);
     model->chat = chat;
     model->bos = folder->bos ? strdup(folder->bos) : NULL;
     model->eos = folder->eos ? strdup(folder->eos) : NULL;
-    if ((folder->bos && !model->bos) || (folder->eos && !model->eos)) {
+    if (has_passage)
+        model->passage = strndup(folder->template_text + chat->passage_at, chat->passage_size);
+    if ((folder->bos && !model->bos) || (folder->eos && !model->eos) || (has_passage && !model->passage)) {
         ah_chat_close(model);
         return ah_error_memory(err);
     }
@@ -241,5 +246,6 @@ void ah_chat_close(struct ah_chat_model *model)
         return;
     free(model->bos);
     free(model->eos);
+    free(model->passage);
     free(model);
 }

@@ -35,14 +35,20 @@ static size_t space_before_end(struct ah_text_piece text)
     return 0;
 }
 
+static struct ah_text_piece strip_right(struct ah_text_piece text)
+{
+    size_t n;
+    while ((n = space_before_end(text)) != 0)
+        text.size -= n;
+    return text;
+}
+
 static struct ah_text_piece strip(struct ah_text_piece text)
 {
     size_t n;
     while ((n = space_at(text.at, text.size)) != 0)
         text = (struct ah_text_piece){text.at + n, text.size - n};
-    while ((n = space_before_end(text)) != 0)
-        text.size -= n;
-    return text;
+    return strip_right(text);
 }
 
 static struct ah_text_piece strip_feeds_left(struct ah_text_piece text)
@@ -85,6 +91,24 @@ static struct ah_text_piece after_last(struct ah_text_piece text, const char *ma
         const size_t before = before_first(text, mark).size;
         if (before == text.size)
             return text;
+        const size_t end = before + strlen(mark);
+        text = (struct ah_text_piece){text.at + end, text.size - end};
+    }
+}
+
+static bool contains(struct ah_text_piece text, const char *mark)
+{
+    return before_first(text, mark).size < text.size;
+}
+
+/* Appends the text without any `mark`. */
+static void put_without(struct ah_buffer *out, struct ah_text_piece text, const char *mark)
+{
+    for (;;) {
+        const size_t before = before_first(text, mark).size;
+        ah_buffer_append(out, text.at, before);
+        if (before == text.size)
+            return;
         const size_t end = before + strlen(mark);
         text = (struct ah_text_piece){text.at + end, text.size - end};
     }
@@ -315,6 +339,109 @@ int ah_chat_write_inst(const struct ah_chat_rendering *rendering)
         put_piece(rendering, chat->trims && !user ? strip(text_of(message)) : text_of(message));
         put(rendering, user ? chat->tail : rendering->model->eos);
         keep_span(rendering, i, begin);
+    }
+    return AH_OK;
+}
+
+/* OLMo 2: an answer ends in the end token. The line feed after it stands only before another message, so it is no part
+ * of the answer. */
+int ah_chat_write_joined(const struct ah_chat_rendering *rendering)
+{
+    const struct ah_chat *chat = rendering->model->chat;
+    put_begin(rendering);
+    for (size_t i = 0; i < rendering->n; i++) {
+        if (rendering->messages[i].role != AH_CHAT_ASSISTANT) {
+            put_turn(rendering, i);
+            continue;
+        }
+        put(rendering, chat->head[AH_CHAT_ASSISTANT]);
+        const size_t begin = rendering->out->size;
+        put_piece(rendering, text_of(&rendering->messages[i]));
+        put(rendering, rendering->model->eos);
+        keep_span(rendering, i, begin);
+        put(rendering, i + 1 < rendering->n ? chat->tail : "");
+    }
+    put_end(rendering);
+    return AH_OK;
+}
+
+/* Puts a date in the form of strftime("%d %b %Y") with the month in full; any other text as it is. */
+static void put_long_date(const struct ah_chat_rendering *rendering, const char *date)
+{
+    static const char *const months[] = {"January",   "February", "March",    "April",
+                                         "May",       "June",     "July",     "August",
+                                         "September", "October",  "November", "December"};
+    const char *full = NULL;
+    if (strlen(date) > 7 && date[2] == ' ' && date[6] == ' ')
+        for (size_t i = 0; i < sizeof months / sizeof *months; i++)
+            if (!memcmp(date + 3, months[i], 3))
+                full = months[i];
+    put_piece(rendering, (struct ah_text_piece){date, full ? 3 : strlen(date)});
+    put(rendering, full);
+    put(rendering, full ? date + 6 : "");
+}
+
+/* Puts the system's turn of SmolLM 3: metadata, and instructions, which are the system's message without the words that
+ * choose the mode. If it says "/system_override", it is all there is. Only then the turn has an end. */
+static void put_instructions(const struct ah_chat_rendering *rendering, struct ah_text_piece message,
+                             bool thinks)
+{
+    const struct ah_chat_model *model = rendering->model;
+    const bool overrides = contains(message, "/system_override");
+    struct ah_buffer left[3] = {{0}, {0}, {0}};
+    put_without(&left[0], message, "/no_think");
+    put_without(&left[1], (struct ah_text_piece){left[0].data, left[0].size}, "/think");
+    struct ah_text_piece says = strip_right((struct ah_text_piece){left[1].data, left[1].size});
+    put(rendering, model->chat->head[AH_CHAT_SYSTEM]);
+    if (overrides) {
+        put_without(&left[2], says, "/system_override");
+        says = strip_right((struct ah_text_piece){left[2].data, left[2].size});
+    } else {
+        put(rendering, "## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: ");
+        put_long_date(rendering, rendering->options->date);
+        put(rendering, thinks ? "\nReasoning Mode: /think" : "\nReasoning Mode: /no_think");
+        put(rendering, "\n\n## Custom Instructions\n\n");
+    }
+    const size_t begin = rendering->out->size;
+    put_piece(rendering, says);
+    if (!overrides && !says.size)
+        put(rendering, thinks ? model->passage : model->chat->system);
+    put(rendering, overrides ? model->chat->tail : "\n\n");
+    if (says.size)
+        keep_span(rendering, 0, begin);
+    for (size_t i = 0; i < sizeof left / sizeof *left; i++) {
+        rendering->out->failed |= left[i].failed;
+        ah_buffer_release(&left[i]);
+    }
+}
+
+/* SmolLM 3: answers with reasoning, or, if the system's message says "/no_think", without. Only a first message of the
+ * system is written. */
+int ah_chat_write_modes(const struct ah_chat_rendering *rendering)
+{
+    const struct ah_chat *chat = rendering->model->chat;
+    const struct ah_text_piece none = {"", 0};
+    const struct ah_text_piece message = after_system(rendering) ? text_of(&rendering->messages[0]) : none;
+    const bool thinks = !contains(message, "/no_think");
+    const char *reasoning = thinks ? "" : "<think>\n\n</think>\n";
+    if (!rendering->options->date)
+        return refuse(rendering, "it writes the day, and none is given (--date)");
+    put_instructions(rendering, message, thinks);
+    for (size_t i = 0; i < rendering->n; i++) {
+        if (rendering->messages[i].role == AH_CHAT_USER)
+            put_turn(rendering, i);
+        if (rendering->messages[i].role != AH_CHAT_ASSISTANT)
+            continue;
+        put(rendering, chat->head[AH_CHAT_ASSISTANT]);
+        put(rendering, reasoning);
+        const size_t begin = rendering->out->size;
+        put_piece(rendering, strip_feeds_left(text_of(&rendering->messages[i])));
+        put(rendering, chat->tail);
+        keep_span(rendering, i, begin);
+    }
+    if (rendering->options->prompt) {
+        put(rendering, chat->head[AH_CHAT_ASSISTANT]);
+        put(rendering, reasoning);
     }
     return AH_OK;
 }

@@ -42,7 +42,8 @@ static void render(const struct ah_chat_model *model)
 
 static void use(const struct ah_chat_folder *folder)
 {
-    static const char *const names[] = {"chatml", "qwen3", "mistral-v3", "gemma", "zephyr", "phi-3"};
+    static const char *const names[] = {"chatml", "qwen3", "mistral-v3", "gemma",
+                                        "zephyr", "phi-3", "olmo-2"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct ah_chat_model *model = NULL;
         struct ah_error err = {0};

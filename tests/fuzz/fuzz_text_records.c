@@ -20,7 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 enum { PATH = 96, KINDS = 3, HEADER_BYTES = 64 };
 
 static const char *const inputs[KINDS] = {"a.jsonl", "a.json", "a.txt"};
-static const char *const templates[] = {"chatml", "llama-3.2", "gemma", "qwen3", "mistral-v3"};
+static const char *const templates[] = {"chatml",     "llama-3.2", "gemma",  "qwen3",
+                                        "mistral-v3", "olmo-2",    "smollm3"};
 static const char *const endings[] = {"", ".mask", ".docs", ".tmp", ".mask.tmp", ".docs.tmp"};
 
 static void require(int holds, const char *what)
@@ -80,9 +81,9 @@ static void check_files(const char *folder, int rc, const struct ah_token_files_
 
 static void make(const char *input, const char *folder, unsigned choice)
 {
-    static char bos[] = "<s>", eos[] = "</s>";
+    static char bos[] = "<s>", eos[] = "</s>", passage[] = "passage";
     const size_t n = sizeof templates / sizeof *templates;
-    struct ah_chat_model model = {ah_chat_named(templates[choice / 12 % n]), bos, eos};
+    struct ah_chat_model model = {ah_chat_named(templates[choice / 12 % n]), bos, eos, passage};
     struct ah_token_files_made made;
     struct ah_error err = {0};
     const struct ah_token_files_options options = {.tokenizer = open_tokenizer(choice / 3 % 2),
@@ -94,6 +95,7 @@ static void make(const char *input, const char *folder, unsigned choice)
                                                    .align = choice / 6 % 2 ? 64 : 0,
                                                    .chat = model.chat ? &model : NULL,
                                                    .no_chat = "there is no template",
+                                                   .date = "28 Nov 2026",
                                                    .threads = 1};
     const int rc = ah_token_files_make(&options, &made, &err);
     require(!rc || err.text[0], "a refusal without a sentence");

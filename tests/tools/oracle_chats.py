@@ -9,7 +9,9 @@ In an environment with the Python packages transformers and jinja2, and a C comp
 real templates, which are not in this repository: NAME.jinja, where a copy of one template in another text is
 NAME@ANOTHER.jinja. --compare also says in how many conversations the text before an answer does not begin the text with it.
 A golden case is a line of JSON: roles (s, u, a), texts, prompt, date, and the result; null where the template refuses.
-Last run: transformers 5.24.0, jinja2 3.1.6; 3000 conversations of each of 16 texts had the bytes of transformers.
+"<passage>" stands in it for the long passage that smollm3 reads from the model's own template.
+Last run: transformers 5.24.0, jinja2 3.1.6; 3000 conversations of each of 16 texts, and later of olmo-2 and
+smollm3, had the bytes of transformers.
 """
 import argparse
 import collections
@@ -36,9 +38,11 @@ SPACES = [" ", "\n", "\t", "\r\n", "\u00a0", "\u2003", "\u3000", "\u0085", "\u00
 WORDS = ["Hello", "world", "2 + 2 = 4", "int main(void)", "Grüße", "世界", "🙂", "e\u0301", "{{ x }}", "{% if %}", "'\"\\", "&<>",
          "<think>", "</think>", "<think>\n", "\n</think>\n\n", "</think", "<|im_end|>", "<eos>", "<tool_response>",
          "</tool_response>", "[INST]", "<|eot_id|>"]
+MORE_WORDS = {"smollm3": 4 * ["/no_think", "/think", "/system_override", "/no_", "\n\n"], "olmo-2": ["<|user|>", "<|endoftext|>"]}
+PASSAGE = "You are a helpful AI assistant named SmolLM, trained by Hugging Face. Your role"  # of smollm3: where it begins
 
 
-def random_text(rng):
+def random_text(rng, more=()):
     kind = rng.random()
     if kind < 0.08:
         return ""
@@ -50,17 +54,17 @@ def random_text(rng):
         return f"<think>{rng.choice(['', chr(10)])}because{rng.choice(['', chr(10) * 2])}</think>{rng.choice(['', chr(10) * 2])}so"
     out = [rng.choice(SPACES)] if rng.random() < 0.3 else []
     for _ in range(rng.randint(1, 4)):
-        out += [rng.choice(WORDS), rng.choice(["", " ", " ", "\n"])]
+        out += [rng.choice([*WORDS, *more]), rng.choice(["", " ", " ", "\n"])]
     return "".join(out) + (rng.choice(SPACES) if rng.random() < 0.3 else "")
 
 
-def random_conversation(rng):
+def random_conversation(rng, more=()):
     n = rng.randint(1, 6)
     if rng.random() < 0.75:
         roles = rng.choice(["", "s"]) + ("ua" * n)[:n]
     else:
         roles = "".join(rng.choice("suuaa") for _ in range(n))
-    return {"roles": roles, "texts": [random_text(rng) for _ in roles], "prompt": rng.random() < 0.5}
+    return {"roles": roles, "texts": [random_text(rng, more) for _ in roles], "prompt": rng.random() < 0.5}
 
 
 class Today(datetime.datetime):
@@ -90,10 +94,10 @@ def read_templates(folder):
 
 def cases_of(rng, name, template, n):
     for _ in range(n):
-        case = random_conversation(rng)
+        case = random_conversation(rng, MORE_WORDS.get(name, ()))
         case["date"] = rng.choice([None, "28 Nov 2026"]) if name in ("llama-3.1", "llama-3.2") else None
         case["result"] = expected(template, case)
-        if name == "llama-3.2" and not case["date"]:
+        if name in ("llama-3.2", "smollm3") and not case["date"]:
             case["date"] = TODAY.strftime("%d %b %Y")
         yield case
 
@@ -104,6 +108,10 @@ def write(folder):
         os.makedirs(os.path.join(GOLDEN, name), exist_ok=True)
         with open(os.path.join(GOLDEN, name, "cases.jsonl"), "w", encoding="ascii") as file:
             for case in cases_of(rng, name, template, 60):
+                begin, in_template = (case["result"] or "").find(PASSAGE), template.find(PASSAGE)
+                if begin >= 0:  # this repository has no copy of the passage
+                    size = template.index("\\n", in_template) - in_template
+                    case["result"] = case["result"][:begin] + "<passage>" + case["result"][begin + size:]
                 file.write(json.dumps(case) + "\n")
 
 
@@ -112,7 +120,7 @@ class Message(ctypes.Structure):
 
 
 class Model(ctypes.Structure):
-    _fields_ = [("chat", ctypes.c_void_p), ("bos", ctypes.c_char_p), ("eos", ctypes.c_char_p)]
+    _fields_ = [("chat", ctypes.c_void_p), ("bos", ctypes.c_char_p), ("eos", ctypes.c_char_p), ("passage", ctypes.c_char_p)]
 
 
 class Options(ctypes.Structure):

@@ -17,11 +17,11 @@
 
 enum { MESSAGES_MAX = 8 };
 
-static char bos[] = "<bos>", eos[] = "<eos>";
+static char bos[] = "<bos>", eos[] = "<eos>", passage[] = "<passage>";
 
 static struct ah_chat_model model_of(const char *name)
 {
-    const struct ah_chat_model model = {ah_chat_named(name), bos, eos};
+    const struct ah_chat_model model = {ah_chat_named(name), bos, eos, passage};
     if (!model.chat)
         fail_msg("there is no template '%s'", name);
     return model;
@@ -162,6 +162,8 @@ TEST(chat, renders_other_families_as_transformers_does)
     check_golden("mistral-v1");
     check_golden("mistral-v3");
     check_golden("mistral-nemo");
+    check_golden("olmo-2");
+    check_golden("smollm3");
 }
 
 /* ---- spans ---- */
@@ -175,7 +177,8 @@ static void check_span(const char *name, const struct conversation *conversation
     struct ah_buffer out = {0};
     struct ah_error err = {0};
     const size_t n = messages_of(conversation, messages);
-    CHECK_OK(ah_chat_render(&model, messages, n, &(struct ah_chat_options){.spans = spans}, &out, &err), err);
+    const struct ah_chat_options options = {.date = conversation->date, .spans = spans};
+    CHECK_OK(ah_chat_render(&model, messages, n, &options, &out, &err), err);
     assert_int_equal(spans[i].end - spans[i].begin, strlen(says));
     assert_memory_equal(out.data + spans[i].begin, says, strlen(says));
     ah_buffer_release(&out);
@@ -205,6 +208,69 @@ TEST(chat, knows_where_each_message_stands)
     check_span("mistral-v3", &talk, 4, " <think>y</think>B<eos>");
     check_span("mistral-nemo", &talk, 1, " one [/INST]");
     check_span("mistral-nemo", &talk, 2, "<think>x</think>A<eos>");
+    check_span("olmo-2", &talk, 0, "S\n");
+    check_span("olmo-2", &talk, 2, "<think>x</think>A<eos>");
+    check_span("olmo-2", &talk, 4, "<think>y</think>B<eos>");
+}
+
+TEST(chat, knows_where_each_message_of_smollm_stands)
+{
+    const struct conversation thinks = {.roles = "suaus",
+                                        .date = "05 Mar 2026",
+                                        .texts = {"S /think \n", " one ", "\n\nA", "/no_think", "T"}};
+    const struct conversation answers = {
+        .roles = "sua", .date = "05 Mar 2026", .texts = {"/no_think S/system_override", "?", "A"}};
+    check_span("smollm3", &thinks, 0, "S\n\n");
+    check_span("smollm3", &thinks, 1, " one <|im_end|>\n");
+    check_span("smollm3", &thinks, 2, "A<|im_end|>\n");
+    check_span("smollm3", &thinks, 4, "");
+    check_span("smollm3", &answers, 0, " S<|im_end|>\n");
+    check_span("smollm3", &answers, 2, "A<|im_end|>\n");
+    check_span("smollm3", &(struct conversation){.roles = "su", .date = "", .texts = {"", "?"}}, 0, "");
+}
+
+/* Checks how smollm3 writes a date, before a passage that it reads in the model's template. */
+static void check_day(const char *date, const char *written)
+{
+    struct ah_buffer result = {0};
+    ah_buffer_printf(&result,
+                     "<|im_start|>system\n## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: %s\n"
+                     "Reasoning Mode: /think\n\n## Custom Instructions\n\n<passage>\n\n<|im_start|>user\n?"
+                     "<|im_end|>\n",
+                     written);
+    const struct ah_chat_model model = model_of("smollm3");
+    check_conversation(
+        &model, &(struct conversation){.roles = "u", .date = date, .result = result.data, .texts = {"?"}});
+    ah_buffer_release(&result);
+}
+
+TEST(chat, writes_the_month_in_full)
+{
+    check_day("28 Nov 2026", "28 November 2026");
+    check_day("01 May 2026", "01 May 2026");
+    check_day("1 March 2026", "1 March 2026");
+    check_day("28 Nox 2026", "28 Nox 2026");
+    check_day("28 Nov ", "28 Nov ");
+    check_day("", "");
+}
+
+/* The place of the passage is that of the real template, which has the digest. */
+TEST(chat, reads_the_passage_in_the_template)
+{
+    const struct ah_chat *chat = ah_chat_named("smollm3");
+    const size_t size = chat->passage_at + chat->passage_size;
+    struct ah_chat_model *model = NULL;
+    struct ah_error err = {0};
+    char *text = malloc(size);
+    assert_non_null(text);
+    memset(text, 'x', size);
+    memset(text + chat->passage_at, 'p', chat->passage_size);
+    const struct ah_chat_folder folder = {.template_text = text, .template_size = size};
+    CHECK_OK(ah_chat_model_new(&model, chat, &folder, "here", &err), err);
+    assert_int_equal(strlen(model->passage), chat->passage_size);
+    assert_int_equal(strspn(model->passage, "p"), chat->passage_size);
+    ah_chat_close(model);
+    free(text);
 }
 
 TEST(chat, appends)
@@ -249,6 +315,7 @@ TEST(chat, refuses_what_a_template_refuses)
     check_refused("gemma-3", "suu", "roles must alternate");
     check_refused("mistral-nemo", "sau", "roles must alternate");
     check_refused("mistral-nemo", "us", "only the first message may be the system's");
+    check_refused("smollm3", "ua", "it writes the day, and none is given (--date)");
 }
 
 TEST(chat, refuses_unknown_templates)
@@ -258,7 +325,7 @@ TEST(chat, refuses_unknown_templates)
     CHECK_FAILS(
         ah_chat_find(&chat, "{{ x }}", 7, "here", &err), err, AH_E_UNSUPPORTED,
         "the chat template of 'here' is not one of those that 'tokenize' knows (chatml, llama-3, llama-3.1");
-    check_text_has(err.text, "mistral-nemo); 'autohete-tokenize' applies any template");
+    check_text_has(err.text, "smollm3); 'autohete-tokenize' applies any template");
     CHECK_FAILS(ah_chat_find(&chat, "", 0, "here", &err), err, AH_E_UNSUPPORTED, "here");
     CHECK_FAILS(ah_chat_find(&chat, "\n", 1, "here", &err), err, AH_E_UNSUPPORTED, "here");
     assert_null(chat);
@@ -268,6 +335,7 @@ TEST(chat, refuses_unknown_templates)
 TEST(chat, knows_which_templates_write_the_day)
 {
     assert_true(ah_chat_has_date(ah_chat_named("llama-3.2")));
+    assert_true(ah_chat_has_date(ah_chat_named("smollm3")));
     assert_false(ah_chat_has_date(ah_chat_named("llama-3.1")));
     assert_false(ah_chat_has_date(ah_chat_named("qwen3")));
     assert_string_equal(ah_chat_name(ah_chat_named("qwen3")), "qwen3");
@@ -394,11 +462,11 @@ TEST(chat, needs_the_special_tokens_that_it_writes)
 
 TEST(chat, survives_any_bytes)
 {
-    static const char *const names[] = {"llama-3", "llama-3.1", "qwen3",     "phi-3.5",
-                                        "gemma-3", "zephyr",    "mistral-v3"};
-    static const char *const parts[] = {"\n",       "</think>", "<think>", "\xC2", "\x85",
-                                        "\xE2\x80", "\xA8",     "\x80",    "\xE3", " ",
-                                        "\xF0\x9F", "x",        "</think", "\xFF"};
+    static const char *const names[] = {"llama-3", "llama-3.1",  "qwen3",  "phi-3.5", "gemma-3",
+                                        "zephyr",  "mistral-v3", "olmo-2", "smollm3"};
+    static const char *const parts[] = {"\n",      "</think>", "<think>", "\xC2", "\x85",     "\xE2\x80",
+                                        "\xA8",    "\x80",     "\xE3",    " ",    "\xF0\x9F", "x",
+                                        "</think", "\xFF",     "/think",  "/no_"};
     uint64_t random = check_seed(20261128);
     for (size_t tries = check_scaled(20000); tries; tries--) {
         char text[64] = "";
@@ -409,11 +477,13 @@ TEST(chat, survives_any_bytes)
         assert_non_null(exact);
         memcpy(exact, text, size);
         const struct ah_chat_model model = model_of(names[check_draw(&random, sizeof names / sizeof *names)]);
-        const struct ah_chat_message messages[] = {{AH_CHAT_USER, exact, size},
+        const bool modes = model.chat->passage_size != 0; /* the system's message chooses the mode */
+        const struct ah_chat_message messages[] = {{modes ? AH_CHAT_SYSTEM : AH_CHAT_USER, exact, size},
                                                    {AH_CHAT_ASSISTANT, exact, size}};
+        const struct ah_chat_options options = {.date = modes ? "28 Nov 2026" : NULL};
         struct ah_buffer out = {0};
         struct ah_error err = {0};
-        CHECK_OK(ah_chat_render(&model, messages, 2, &(struct ah_chat_options){0}, &out, &err), err);
+        CHECK_OK(ah_chat_render(&model, messages, 2, &options, &out, &err), err);
         ah_buffer_release(&out);
         free(exact);
     }

@@ -10,7 +10,8 @@ real templates, which are not in this repository: NAME.jinja, where a copy of on
 NAME@ANOTHER.jinja. --compare also says in how many conversations the text before an answer does not begin the text with it.
 A golden case is a line of JSON: roles (s, u, a), texts, prompt, date, and the result; null where the template refuses.
 "<passage>" stands in it for the long passage that smollm3 reads from the model's own template.
-Last run: transformers 5.24.0, jinja2 3.1.6; 3000 conversations of each of 16 texts had the bytes of transformers.
+Last run: transformers 5.24.0, jinja2 3.1.6; 3000 conversations of each of 16 texts, and later of olmo-2 and
+smollm3, had the bytes of transformers.
 """
 import argparse
 import collections

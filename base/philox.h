@@ -31,6 +31,7 @@ enum ah_philox_purpose {
     AH_PHILOX_SHUFFLE = 2,  /* order of the data; step: the epoch */
     AH_PHILOX_ROUNDING = 3, /* stochastic rounding of bf16 moments; element: index in the vector / 4 */
     AH_PHILOX_SAMPLE = 4,   /* choice of a token; element: the prompt, step: the token */
+    AH_PHILOX_MIX = 5,      /* documents that are taken once more; element: the document, block: the input */
 };
 
 struct ah_philox_name {

@@ -23,7 +23,7 @@
 
 struct finetune_options {
     const char *output, *machine, *lora, *loss, *date;
-    struct ah_option_list lora_on, train;
+    struct ah_option_list lora_on, train, weights;
     struct ah_option_integer seq, batch, steps, samples, device_memory, host_memory;
     struct ah_option_real epochs, lr, val;
 };
@@ -49,6 +49,7 @@ static const struct ah_option finetune_table[] = {
     {"val", 0, AH_OPTION_REAL, "SHARE", NULL, FIELD(val), "held out of the data (default 0.05; 0: nothing)"},
     {"samples", 0, AH_OPTION_COUNT, "N", NULL, FIELD(samples),
      "answers to show before and after training, to beginnings of the held-out documents (default 2)"},
+    {"weight", 0, AH_OPTION_TEXTS, "DATA=W", NULL, FIELD(weights), "as of 'tokenize'"},
     {"loss", 0, AH_OPTION_TEXT, "WORD", NULL, FIELD(loss), "as of 'tokenize'"},
     {"date", 0, AH_OPTION_TEXT, "DATE", NULL, FIELD(date), "as of 'tokenize'"},
     {"machine", 0, AH_OPTION_FILE, "MACHINE", NULL, FIELD(machine),
@@ -75,6 +76,7 @@ static int tokenize(struct finetuning *tuning)
     ah_lines_begin(lines, "tokenize");
     for (size_t i = 1; i < arguments->n_operands; i++)
         ah_lines_add(lines, "%s", arguments->operands[i]);
+    ah_lines_list(lines, "weight", &options->weights);
     ah_lines_text(lines, "model", arguments->operands[0]);
     ah_lines_add(lines, "-o");
     ah_lines_add(lines, "%s/data", options->output);

@@ -6,6 +6,7 @@
 #include "cli/frame/input.h"
 #include "cli/frame/interrupt.h"
 #include "cli/frame/terminal.h"
+#include "cli/inspect/inspect_inputs.h"
 #include "cli/verbs.h"
 #include "runtime/text/token_files.h"
 #include "schemas/model.h"
@@ -22,7 +23,8 @@ struct tokenize_options {
     const char *output;
     struct ah_option_real val;
     const char *end, *loss, *date;
-    struct ah_option_integer shard_tokens, align;
+    struct ah_option_integer shard_tokens, align, seed;
+    struct ah_option_list weights;
 };
 
 /* Lengths of sequences: at most; if no document has a prompt; up to this, long enough for four, so little is padded */
@@ -54,6 +56,12 @@ static const struct ah_option tokenize_table[] = {
     {"align", 0, AH_OPTION_COUNT, "SEQ|auto", automatic, FIELD(align),
      "put whole documents into sequences of SEQ tokens, the plan's --seq, and pad them; auto: enough for 99 "
      "of 100 documents that have a prompt, at most 4,096 and the model's positions"},
+    {"weight", 0, AH_OPTION_TEXTS, "INPUT=W", NULL, FIELD(weights),
+     "take the documents of this INPUT W times: 2.5 takes each twice and half of them once more, 0.5 half of "
+     "them "
+     "(default 1)"},
+    {"seed", 0, AH_OPTION_COUNT, "N", NULL, FIELD(seed),
+     "decides which documents the fraction of a weight takes (default 0)"},
     {"shard-tokens", 0, AH_OPTION_COUNT, "N", NULL, FIELD(shard_tokens),
      "begin another file after this many tokens (default 100M)"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
@@ -198,6 +206,18 @@ static void report_chats(struct ah_cli *cli, struct ah_emit *emit, const struct 
                     chats->apart, chats->apart == 1 ? " has" : "s have");
 }
 
+static void report_inputs(struct ah_cli *cli, struct ah_emit *emit, const struct ah_mix *mix)
+{
+    if (cli->json)
+        ah_inspect_inputs_json(emit, mix);
+    else
+        ah_inspect_inputs(cli, mix);
+    for (size_t i = 0; i < mix->n; i++)
+        if (!mix->inputs[i].train.documents)
+            ah_cli_tell(cli, AH_CLI_WARNING, "nothing of '%s' is among the data to train on",
+                        mix->inputs[i].path);
+}
+
 static void report(struct ah_cli *cli, const struct tokenize_options *options,
                    const struct ah_token_files_options *files, const struct ah_token_files_made *made)
 {
@@ -216,6 +236,8 @@ static void report(struct ah_cli *cli, const struct tokenize_options *options,
     ah_emit_integer(&emit, "vocabulary", vocabulary);
     if (files->align)
         ah_emit_integer(&emit, "aligned_to", files->align);
+    if (files->mix)
+        report_inputs(cli, &emit, files->mix);
     report_chats(cli, &emit, files, &made->chats);
     put_set(cli, &emit, files, "train", &made->train, vocabulary);
     put_set(cli, &emit, files, "val", &made->held_out, vocabulary);
@@ -263,7 +285,60 @@ static int choose_align(const struct tokenize_options *options, struct ah_token_
     return rc;
 }
 
-static int tokenize(struct ah_cli *cli, const struct tokenize_options *options, struct ah_error *err)
+/* Sets the weight of an input that the text INPUT=W names. `weighted`: inputs whose weights were given. */
+static int read_weight(const char *text, struct ah_mix *mix, bool *weighted, struct ah_error *err)
+{
+    const char *sign = strrchr(text, '=');
+    const size_t length = sign ? (size_t)(sign - text) : 0;
+    char *end = NULL;
+    if (!length)
+        return ah_error_set(err, AH_E_USAGE, "'--weight' '%s' is not INPUT=W, such as 'chats.jsonl=2'", text);
+    const bool plain = sign[1] && !sign[1 + strspn(sign + 1, "0123456789.")];
+    const double weight = strtod(sign + 1, &end);
+    if (!plain || *end || weight > AH_MIX_WEIGHT_MOST)
+        return ah_error_set(err, AH_E_USAGE, "'--weight' '%s': '%s' is no number above 0, up to %d", text,
+                            sign + 1, AH_MIX_WEIGHT_MOST);
+    if (!(weight > 0))
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--weight' '%s' would take nothing of that INPUT; leave the INPUT out", text);
+    bool found = false;
+    for (size_t i = 0; i < mix->n; i++) {
+        const char *path = mix->inputs[i].path;
+        if (strlen(path) != length || memcmp(path, text, length) != 0)
+            continue;
+        if (weighted[i])
+            return ah_error_set(err, AH_E_USAGE, "'--weight' '%s': this INPUT has a weight already", text);
+        weighted[i] = found = true;
+        mix->inputs[i].weight = weight;
+    }
+    return found ? AH_OK
+                 : ah_error_set(err, AH_E_USAGE,
+                                "'--weight' '%s': no INPUT is '%.*s'; write it as among the INPUTs", text,
+                                (int)length, text);
+}
+
+/* Reads the weights of all inputs. */
+static int read_weights(struct ah_cli *cli, const struct tokenize_options *options, struct ah_mix *ret_mix,
+                        struct ah_error *err)
+{
+    const size_t n = cli->arguments.n_operands;
+    struct ah_mix_input *inputs = ah_arena_array(&cli->arena, n, sizeof *inputs);
+    bool *weighted = ah_arena_array(&cli->arena, n, sizeof *weighted);
+    if (!inputs || !weighted)
+        return ah_error_memory(err);
+    *ret_mix = (struct ah_mix){options->seed.value, inputs, n};
+    for (size_t i = 0; i < n; i++) {
+        inputs[i] = (struct ah_mix_input){.path = cli->arguments.operands[i], .weight = 1};
+        weighted[i] = false;
+    }
+    int rc = AH_OK;
+    for (size_t i = 0; i < options->weights.n && !rc; i++)
+        rc = read_weight(options->weights.items[i], ret_mix, weighted, err);
+    return rc;
+}
+
+static int tokenize(struct ah_cli *cli, const struct tokenize_options *options, struct ah_mix *mix,
+                    struct ah_error *err)
 {
     struct tokenizing tokenizing = {.progress = ah_terminal_progress(), .stop = ah_interrupt_catch()};
     struct ah_text_tokenizer *tokenizer = NULL;
@@ -286,6 +361,7 @@ static int tokenize(struct ah_cli *cli, const struct tokenize_options *options, 
                                            .chat = chat,
                                            .no_chat = no_chat.text,
                                            .date = options->date ? options->date : today,
+                                           .mix = mix->n > 1 || options->weights.n ? mix : NULL,
                                            .progress = show,
                                            .context = &tokenizing};
     for (int i = 0; options->loss && losses[i]; i++)
@@ -308,10 +384,12 @@ static int tokenize_run(struct ah_cli *cli, const void *given)
 {
     const struct tokenize_options *options = given;
     struct ah_error err = {0};
+    struct ah_mix mix;
     int rc = check_options(cli, options, &err);
+    rc = rc ? rc : read_weights(cli, options, &mix, &err);
     if (rc)
         return ah_cli_fail_usage(cli, &err);
-    rc = tokenize(cli, options, &err);
+    rc = tokenize(cli, options, &mix, &err);
     return rc ? ah_cli_fail(cli, &err) : 0;
 }
 
@@ -330,6 +408,15 @@ const struct ah_verb ah_verb_tokenize = {
         "With --align no answer is trained without its prompt. Text that is longer than SEQ goes on "
         "in further sequences; a longer prompt with its completion is cut, or dropped if nothing "
         "learned is left, and both are counted.\n\n"
+        "--weight mixes inputs. W takes every document of an INPUT as often as its whole part says, and its "
+        "fraction is the share that is taken once more; below 1, the others are left out. Seed, place of the "
+        "INPUT in "
+        "the line and number of the document decide which ones, so every run takes the same. A text is one "
+        "document; the fraction takes its beginning. What --val holds out is among the documents that are "
+        "taken, "
+        "and is taken once. With weights or several INPUTs, a table shows what became of each. "
+        "FOLDER/inputs.json "
+        "keeps it, and 'inspect FOLDER' shows it.\n\n"
         "The tokenizer.json must be byte-pair encoding as GPT-2, Llama, Mistral and Qwen have it; "
         "the ids are those of the tokenizers library. Other tokenizers are refused by name; "
         "'autohete-tokenize', which needs Python, reads them, and applies any chat template.\n\n"
@@ -342,6 +429,8 @@ const struct ah_verb ah_verb_tokenize = {
                   "conversations, with the model's chat template"},
                  {"tokenize answers.jsonl --model Qwen2.5-0.5B -o data --align 1024",
                   "whole examples in sequences of 1,024 tokens"},
+                 {"tokenize chats.jsonl web.jsonl --weight web.jsonl=0.1 --model Qwen2.5-0.5B -o data",
+                  "all chats, and a tenth of the other documents"},
                  {"tokenize book.txt --model llama-3-8b/tokenizer.json -o data --end none",
                   "text, without an end"}},
     .run = tokenize_run,

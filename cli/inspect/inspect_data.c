@@ -8,6 +8,7 @@
 #include "cli/frame/emit.h"
 #include "cli/frame/interrupt.h"
 #include "cli/inspect/inspect.h"
+#include "cli/inspect/inspect_inputs.h"
 #include "runtime/model/tokenizer.h"
 #include "runtime/train/checkpoint/checkpoint_folder.h"
 #include "runtime/train/data/dataset.h"
@@ -46,6 +47,7 @@ struct viewer {
     uint8_t *bears;
     uint8_t *begins;
     struct lengths lengths;
+    struct ah_mix mix; /* in the arena of cli */
 };
 
 static bool has_file(const char *folder, const char *name)
@@ -319,6 +321,10 @@ static void put_facts(struct viewer *viewer)
     ah_table_cell(&table, "sha256");
     ah_table_cell(&table, "%s", facts->sha256);
     ah_table_print(&table, &viewer->cli->out, viewer->cli->out_style, viewer->cli->table_columns);
+    if (viewer->mix.n) {
+        ah_inspect_heading(viewer->cli, "made of");
+        ah_inspect_inputs(viewer->cli, &viewer->mix);
+    }
 }
 
 static void emit_facts(struct viewer *viewer)
@@ -342,6 +348,17 @@ static void emit_facts(struct viewer *viewer)
         ah_emit_number(emit, "fill", fill_of(viewer));
     }
     ah_emit_text(emit, "sha256", facts->sha256);
+    if (viewer->mix.n)
+        ah_inspect_inputs_json(emit, &viewer->mix);
+}
+
+/* Reads the inputs beside the first file. */
+static int read_inputs(struct viewer *viewer, struct ah_error *err)
+{
+    struct ah_arena *arena = &viewer->cli->arena;
+    const char *path = ah_dataset_file(viewer->data, 0)->path, *slash = strrchr(path, '/');
+    const char *folder = slash ? ah_arena_strndup(arena, path, (size_t)(slash - path) + 1) : ".";
+    return folder ? ah_mix_load(&viewer->mix, folder, arena, err) : ah_error_memory(err);
 }
 
 int ah_inspect_data(struct ah_cli *cli, const char *word, const char *format, const char *tokenizer,
@@ -356,6 +373,7 @@ int ah_inspect_data(struct ah_cli *cli, const char *word, const char *format, co
     const bool room = viewer.tokens && viewer.bears && viewer.begins && viewer.lengths.of;
     int rc = room ? open_data(&viewer, word, format, err) : ah_error_memory(err);
     rc = rc ? rc : count_lengths(&viewer, err);
+    rc = rc ? rc : read_inputs(&viewer, err);
     if (!rc && tokenizer)
         rc = ah_tokenizer_load(&viewer.tokenizer, tokenizer, err);
     if (!rc) {

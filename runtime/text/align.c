@@ -136,6 +136,8 @@ static int place(struct ah_align *align, const struct ah_document_tokens *docume
         return ah_error_memory(err);
     }
     put_in(align, sequence);
+    align->added.documents++;
+    align->added.tokens += document->n;
     const bool full = !room_of(align, align->open[0]);
     return full || align->n > align->most ? write_fullest(align, err) : AH_OK;
 }

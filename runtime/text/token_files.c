@@ -11,6 +11,9 @@
 #include "runtime/text/token_files_internal.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,6 +25,7 @@ enum { BATCH_DOCUMENTS = 1024, BATCH_BYTES = 1 << 22 };
 struct pending {
     struct ah_record record; /* borrows from the batch's arena */
     bool held_out;
+    uint32_t copies; /* at least 1 */
     struct ah_made_tokens made;
     struct ah_chat_counts counts;
     int rc;
@@ -40,8 +44,10 @@ struct making {
     struct set train, held_out;
     struct pending *batch; /* owned */
     size_t n_batch, batch_bytes;
-    struct ah_arena arena;    /* texts of the batch */
-    uint64_t records, silent; /* records of the file in hand; documents without anything learned */
+    struct ah_arena arena;  /* texts of the batch */
+    size_t input;           /* the file in hand */
+    uint64_t read, records; /* its records: all, and those that are taken */
+    uint64_t silent;        /* documents without anything learned */
     uint64_t done_bytes, all_bytes;
     struct ah_chat_counts chats;
     struct ah_token_lengths *lengths; /* NULL: documents are written */
@@ -111,9 +117,22 @@ static int put_document(struct making *making, struct set *set, const struct ah_
         count_length(making->lengths, document);
         return AH_OK;
     }
-    making->silent += document->n && !memchr(document->learned, 1, document->n);
     return making->options->align ? ah_align_add(&set->align, document, err)
                                   : ah_shards_add(&set->shards, document, err);
+}
+
+/* Counts what was unusual of a record, once however often it is taken. */
+static void count_record(struct making *making, const struct pending *pending)
+{
+    const struct ah_made_tokens *made = &pending->made;
+    for (size_t i = 0, at = 0; i < made->ends.n; at = made->ends.items[i++]) {
+        const size_t n = made->ends.items[i] - at;
+        making->silent += n && !memchr(made->learned.data + at, 1, n);
+    }
+    making->chats.conversations += pending->counts.conversations;
+    making->chats.split += pending->counts.split;
+    making->chats.apart += pending->counts.apart;
+    making->chats.special += pending->counts.special;
 }
 
 static int put_record(struct making *making, const struct pending *pending, struct ah_error *err)
@@ -128,34 +147,54 @@ static int put_record(struct making *making, const struct pending *pending, stru
             made->ids.items + at, (const unsigned char *)made->learned.data + at, made->ends.items[i] - at};
         rc = put_document(making, set, &document, err);
     }
-    making->chats.conversations += pending->counts.conversations;
-    making->chats.split += pending->counts.split;
-    making->chats.apart += pending->counts.apart;
-    making->chats.special += pending->counts.special;
     return rc;
+}
+
+/* Writes the batch, then those of its records that are taken again, and so on: copies lie apart. */
+static int put_batch(struct making *making, struct ah_error *err)
+{
+    int rc = AH_OK;
+    uint32_t most = 1;
+    for (uint32_t copy = 0; copy < most; copy++)
+        for (size_t i = 0; i < making->n_batch && !rc; i++) {
+            const struct pending *pending = &making->batch[i];
+            if (!copy)
+                count_record(making, pending);
+            if (copy < pending->copies)
+                rc = put_record(making, pending, err);
+            most = pending->copies > most ? pending->copies : most;
+        }
+    return rc;
+}
+
+/* Reports that `bytes` of the file are read. */
+static int go_on(const struct making *making, uint64_t bytes, struct ah_error *err)
+{
+    const struct ah_token_files_options *options = making->options;
+    if (!options->progress ||
+        options->progress(options->context, making->done_bytes + bytes, making->all_bytes))
+        return AH_OK;
+    return ah_error_set(err, AH_E_INTERRUPTED, "interrupted; nothing was written");
 }
 
 /* Encodes and writes the batch. `bytes` of the file are read. */
 static int finish_batch(struct making *making, uint64_t bytes, struct ah_error *err)
 {
-    const struct ah_token_files_options *options = making->options;
-    int rc = AH_OK;
     ah_pool_run(making->pool, encode, making, making->n_batch);
-    for (size_t i = 0; i < making->n_batch && !rc; i++)
-        rc = put_record(making, &making->batch[i], err);
+    const int rc = put_batch(making, err);
     making->n_batch = making->batch_bytes = 0;
     ah_arena_release(&making->arena);
-    if (!rc && options->progress &&
-        !options->progress(options->context, making->done_bytes + bytes, making->all_bytes))
-        rc = ah_error_set(err, AH_E_INTERRUPTED, "interrupted; nothing was written");
-    return rc;
+    return rc ? rc : go_on(making, bytes, err);
 }
 
-static struct pending *add_pending(struct making *making, const struct ah_record *record, bool held_out)
+/* Adds a record to the batch. Held-out ones are taken once. */
+static struct pending *add_pending(struct making *making, const struct ah_record *record, bool held_out,
+                                   uint32_t copies)
 {
     struct pending *pending = &making->batch[making->n_batch++];
     pending->record = *record;
     pending->held_out = held_out;
+    pending->copies = held_out ? 1 : copies;
     return pending;
 }
 
@@ -169,21 +208,43 @@ static size_t cut_of(const struct ah_record_part *text, double share)
     return share > 0 && at ? at : text->size;
 }
 
-/* Takes a whole file of text, which is borrowed only until this returns. */
+/* Returns the size of the beginning that has about this share of the text: whole lines; of one line, letters. */
+static size_t beginning_of(const char *text, size_t size, double share)
+{
+    const size_t wanted = (size_t)((double)size * share + 0.5);
+    size_t at = wanted < size ? wanted : size;
+    while (at && text[at - 1] != '\n')
+        at--;
+    for (at = at ? at : wanted; at && at < size && ((unsigned char)text[at] & 0xC0) == 0x80;)
+        at--;
+    return at;
+}
+
+static void add_text(struct making *making, const char *text, size_t size, bool held_out, uint32_t copies,
+                     const char *place)
+{
+    const struct ah_record record = {.parts = {{text, size, true}}, .n = 1, .place = place};
+    if (size && copies)
+        add_pending(making, &record, held_out, copies);
+}
+
+/* Takes a whole file of text, which is borrowed only until this returns. A weight's fraction is a part of the text. */
 static int take_text(struct making *making, const struct ah_record *record, uint64_t bytes,
                      struct ah_error *err)
 {
-    const struct ah_record_part *text = &record->parts[0];
-    const size_t cut = cut_of(text, making->options->held_out);
-    const struct ah_record first = {.parts = {{text->text, cut, true}}, .n = 1, .place = record->place};
-    const struct ah_record second = {
-        .parts = {{text->text + cut, text->size - cut, true}}, .n = 1, .place = record->place};
+    const struct ah_mix *mix = making->options->mix;
+    const double weight = mix ? mix->inputs[making->input].weight : 1, whole = floor(weight);
+    struct ah_record_part text = record->parts[0];
     int rc = finish_batch(making, 0, err);
     if (rc)
         return rc;
-    add_pending(making, &first, false);
-    if (second.parts[0].size)
-        add_pending(making, &second, true);
+    if (weight < 1)
+        text.size = beginning_of(text.text, text.size, weight);
+    const size_t cut = cut_of(&text, making->options->held_out);
+    add_text(making, text.text, cut, false, weight < 1 ? 1 : (uint32_t)whole, record->place);
+    if (weight > whole && whole > 0)
+        add_text(making, text.text, beginning_of(text.text, cut, weight - whole), false, 1, record->place);
+    add_text(making, text.text + cut, text.size - cut, true, 1, record->place);
     return finish_batch(making, bytes, err);
 }
 
@@ -198,10 +259,10 @@ static const char *copy_text(struct making *making, const char *text, size_t siz
 }
 
 /* Copies a borrowed record to the batch. */
-static int copy_record(struct making *making, const struct ah_record *record, bool held_out,
+static int copy_record(struct making *making, const struct ah_record *record, bool held_out, uint32_t copies,
                        struct ah_error *err)
 {
-    struct ah_record *copy = &add_pending(making, record, held_out)->record;
+    struct ah_record *copy = &add_pending(making, record, held_out, copies)->record;
     struct ah_chat_message *messages =
         ah_arena_array(&making->arena, record->n_messages + 1, sizeof *messages);
     bool copied = messages && (copy->place = copy_text(making, record->place, strlen(record->place)));
@@ -219,12 +280,17 @@ static int copy_record(struct making *making, const struct ah_record *record, bo
 static int take_record(void *context, const struct ah_record *record, uint64_t bytes, struct ah_error *err)
 {
     struct making *making = context;
+    const struct ah_mix *mix = making->options->mix;
     const double share = making->options->held_out;
-    const uint64_t i = making->records++;
-    const bool held_out = (uint64_t)((double)(i + 1) * share) > (uint64_t)((double)i * share);
+    const uint64_t number = making->read++;
     if (record->is_text)
         return take_text(making, record, bytes, err);
-    const int rc = copy_record(making, record, held_out, err);
+    const uint32_t copies = mix ? ah_mix_copies(mix, making->input, number) : 1;
+    if (!copies)
+        return number % BATCH_DOCUMENTS ? AH_OK : go_on(making, bytes, err);
+    const uint64_t i = making->records++;
+    const bool held_out = (uint64_t)((double)(i + 1) * share) > (uint64_t)((double)i * share);
+    const int rc = copy_record(making, record, held_out, copies, err);
     const bool full = making->n_batch == BATCH_DOCUMENTS || making->batch_bytes >= BATCH_BYTES;
     return rc || !full ? rc : finish_batch(making, bytes, err);
 }
@@ -237,6 +303,33 @@ static uint64_t size_of(const char *path)
     return stat(path, &about) ? 0 : (uint64_t)about.st_size;
 }
 
+/* Returns what the set has of all inputs so far. */
+static struct ah_mix_part amount_of(const struct making *making, const struct set *set)
+{
+    const struct ah_token_files_set *counts = &set->shards.counts;
+    return making->options->align ? set->align.added
+                                  : (struct ah_mix_part){counts->documents, counts->tokens};
+}
+
+/* Counts what became of the file in hand, which is finished: what the sets have, without what others before gave. */
+static void count_input(struct making *making)
+{
+    struct ah_mix *mix = making->options->mix;
+    struct ah_mix_part train = amount_of(making, &making->train),
+                       held_out = amount_of(making, &making->held_out);
+    if (!mix || making->lengths)
+        return;
+    for (size_t i = 0; i < making->input; i++) {
+        train.documents -= mix->inputs[i].train.documents;
+        train.tokens -= mix->inputs[i].train.tokens;
+        held_out.documents -= mix->inputs[i].held_out.documents;
+        held_out.tokens -= mix->inputs[i].held_out.tokens;
+    }
+    mix->inputs[making->input].read = making->read;
+    mix->inputs[making->input].train = train;
+    mix->inputs[making->input].held_out = held_out;
+}
+
 static int read_inputs(struct making *making, struct ah_error *err)
 {
     const struct ah_token_files_options *options = making->options;
@@ -244,10 +337,12 @@ static int read_inputs(struct making *making, struct ah_error *err)
     for (size_t i = 0; i < options->n_inputs; i++)
         making->all_bytes += size_of(options->inputs[i]);
     for (size_t i = 0; i < options->n_inputs && !rc; i++) {
-        making->records = 0;
+        making->input = i;
+        making->read = making->records = 0;
         rc = ah_records_read(making->reader, options->inputs[i], err);
         rc = rc ? rc : finish_batch(making, size_of(options->inputs[i]), err);
         making->done_bytes += size_of(options->inputs[i]);
+        count_input(making);
     }
     if (!rc && options->align) {
         rc = ah_align_finish(&making->train.align, err);
@@ -280,6 +375,39 @@ static bool masks_of(const struct ah_shards *shards)
     return shards->counts.learned < shards->counts.tokens;
 }
 
+/* Names the file with the inputs. False: its name is too long for a file that exists. */
+static bool name_inputs(const char *folder, char ret_path[PATH_MAX])
+{
+    return snprintf(ret_path, PATH_MAX, "%s/%s", folder, AH_MIX_FILE) < PATH_MAX;
+}
+
+/* Refuses a folder with the inputs of other token files. */
+static int check_folder(const char *folder, struct ah_error *err)
+{
+    char path[PATH_MAX];
+    if (name_inputs(folder, path) && !access(path, F_OK))
+        return ah_error_set(err, AH_E_IO, "%s: exists already; take another folder, or remove it", path);
+    return AH_OK;
+}
+
+/* Gives the files their names, the one with the inputs first. */
+static int publish(const struct making *making, struct ah_error *err)
+{
+    const struct ah_shards *train = &making->train.shards, *held_out = &making->held_out.shards;
+    const bool masks = masks_of(train) || masks_of(held_out);
+    const struct ah_mix *mix = making->options->mix;
+    const char *folder = making->options->folder;
+    char path[PATH_MAX];
+    int rc = mix ? ah_mix_save(mix, folder, err) : AH_OK;
+    if (rc)
+        return rc;
+    rc = ah_shards_publish(train, masks, err);
+    rc = rc ? rc : ah_shards_publish(held_out, masks, err);
+    if (rc && mix && name_inputs(folder, path))
+        unlink(path);
+    return rc;
+}
+
 static int make_all(struct making *making, struct ah_error *err)
 {
     struct ah_shards *train = &making->train.shards, *held_out = &making->held_out.shards;
@@ -287,9 +415,7 @@ static int make_all(struct making *making, struct ah_error *err)
     rc = rc ? rc : check_made(making, err);
     rc = rc ? rc : ah_shards_close(train, err);
     rc = rc ? rc : ah_shards_close(held_out, err);
-    const bool masks = masks_of(train) || masks_of(held_out);
-    rc = rc ? rc : ah_shards_publish(train, masks, err);
-    return rc ? rc : ah_shards_publish(held_out, masks, err);
+    return rc ? rc : publish(making, err);
 }
 
 static int prepare(struct making *making, struct ah_error *err)
@@ -335,6 +461,7 @@ int ah_token_files_make(const struct ah_token_files_options *options, struct ah_
     int rc = AH_OK;
     if (!made && errno != EEXIST)
         rc = ah_error_set(err, AH_E_IO, "%s: cannot be made: %s", options->folder, strerror(errno));
+    rc = rc ? rc : check_folder(options->folder, err);
     rc = rc ? rc : prepare(&making, err);
     rc = rc ? rc : make_all(&making, err);
     *ret_made = (struct ah_token_files_made){making.train.shards.counts, making.held_out.shards.counts,

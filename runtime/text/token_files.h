@@ -8,11 +8,16 @@
  * `text`; `prompt` and `completion`; or Alpaca's `instruction`, `input` and `output`. Any other input is text, and one
  * document. Completions and outputs are learned, prompts are not. Bytes that are not UTF-8 become U+FFFD, and are
  * counted.
+ *
+ * With a mix, documents are taken as often as their input's weight says (mix.h). A further share of a text is its
+ * beginning, to the end of a line. Documents are held out from among those that are taken, and once each. Copies lie
+ * about a thousand documents apart; each is a document like others.
  */
 #ifndef AH_RUNTIME_TEXT_TOKEN_FILES_H
 #define AH_RUNTIME_TEXT_TOKEN_FILES_H
 
 #include "runtime/text/chat.h"
+#include "runtime/text/mix.h"
 #include "runtime/text/text.h"
 
 #include <stdbool.h>
@@ -38,6 +43,8 @@ struct ah_token_files_options {
     const char *no_chat;
     const char *date; /* that the chat template writes; NULL: its own */
     enum ah_chat_loss loss;
+    /* (optional) has `n_inputs` inputs with their weights, and gets their counts; NULL: each document is taken once */
+    struct ah_mix *mix;
     unsigned threads; /* that encode; 0: as many as the caller may use */
     /* (optional) called between documents, with bytes read and all bytes; returns false to stop: AH_E_INTERRUPTED */
     bool (*progress)(void *context, uint64_t done_bytes, uint64_t all_bytes);
@@ -67,10 +74,10 @@ struct ah_token_files_made {
     uint64_t replaced; /* places that were not UTF-8 */
 };
 
-/* Writes FOLDER/train-00000.bin, .docs and, if something is masked, .mask; val-00000.bin and so on are held out. Files
- * appear only when all are written. AH_E_IO: a file cannot be read or written, or exists; AH_E_DOCUMENT names file,
- * line and what is wrong; AH_E_UNSUPPORTED: conversations; AH_E_USAGE: nothing to train on, or to hold out;
- * AH_E_FAILED: no threads. */
+/* Writes FOLDER/train-00000.bin, .docs and, if something is masked, .mask; val-00000.bin and so on are held out; with a
+ * mix also inputs.json. Files appear only when all are written. AH_E_IO: a file cannot be read or written, or exists;
+ * AH_E_DOCUMENT names file, line and what is wrong; AH_E_UNSUPPORTED: conversations; AH_E_USAGE: nothing to train on,
+ * or to hold out; AH_E_FAILED: no threads. */
 int ah_token_files_make(const struct ah_token_files_options *options, struct ah_token_files_made *ret_made,
                         struct ah_error *err);
 

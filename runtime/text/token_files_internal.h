@@ -79,6 +79,7 @@ struct ah_align {
     size_t seq;
     struct ah_sequence **open; /* owned; the fullest first */
     size_t n, most;
+    struct ah_mix_part added; /* to sequences, open or written */
 };
 
 /* Makes room for open sequences of options->align tokens. AH_E_MEMORY. */

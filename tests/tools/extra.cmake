@@ -80,6 +80,10 @@ if(NOT AUTOHETE_SANITIZE)
     --release ${PROJECT_SOURCE_DIR}/scripts/release --build ${PROJECT_BINARY_DIR}
     "$<$<TARGET_EXISTS:autohete_cuda>:--plugin>")
 endif()
+# Examples in Python: the notebook's cells without jupyter.
+if(NOT AUTOHETE_SANITIZE)
+  ah_test_script(tools.notebook LABELS tools train COMMAND ${DEBIAN_PYTHON} ${tools}/notebook.py ${program})
+endif()
 # Algorithms of products, from a machine's document to the device.
 if(AUTOHETE_CUDA_DOUBLE)
   ah_test_script(tools.algorithms_in_plans LABELS tools cuda COMMAND ${DEBIAN_PYTHON} ${tools}/algorithms_in_plans.py

@@ -21,12 +21,12 @@ say() {
     autohete "$@"
 }
 
-# A base model, as one would download it: a folder with config.json, safetensors and a tokenizer. It has read the pages of
+# A base model, as one would download it: a folder with config.json, safetensors and a tokenizer. It has read six pages of
 # the examples. ChatML is put beside it, because a base model has no chat template.
 mkdir -p words
 cp "$here/tokenizer.json" words/
 cp "$here/../chat/chatml.jinja" words/chat_template.jinja
-autohete tokenize "$here"/../*/README.md --model words -o text -q >made.txt
+autohete tokenize "$here"/../{ci,cluster-local,desktops,fine-tune,recovery,reproduce}/README.md --model words -o text -q >made.txt
 [ ${#machine[@]} -gt 0 ] || autohete profile --quick
 autohete plan "$here/base.json" "${machine[@]}" --batch 8 --seq 64 --effort quick -o base-plan.json -q >>made.txt
 autohete run base-plan.json --data 'text/*.bin' --tokenizer words --steps 60 --lr 3e-3 --save made -q >>made.txt

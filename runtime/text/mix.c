@@ -67,10 +67,8 @@ int ah_mix_save(const struct ah_mix *mix, const char *folder, struct ah_error *e
     for (size_t i = 0; i < mix->n; i++)
         put_input(mix, i, &compact);
     ah_buffer_puts(&compact, "]}");
-    if (!rc && !compact.failed) {
+    if (!rc && !compact.failed)
         ah_json_layout(&text, compact.data);
-        ah_buffer_puts(&text, "\n");
-    }
     if (!rc && (compact.failed || text.failed))
         rc = ah_error_memory(err);
     rc = rc ? rc : ah_file_write(path, text.data, text.size, err);

@@ -80,6 +80,11 @@ if(NOT AUTOHETE_SANITIZE)
     --release ${PROJECT_SOURCE_DIR}/scripts/release --build ${PROJECT_BINARY_DIR}
     "$<$<TARGET_EXISTS:autohete_cuda>:--plugin>")
 endif()
+# Examples in Python: the notebook's cells without jupyter, the bridge to W&B with a module that records its calls.
+if(NOT AUTOHETE_SANITIZE)
+  ah_test_script(tools.notebook LABELS tools train COMMAND ${DEBIAN_PYTHON} ${tools}/notebook.py ${program})
+endif()
+ah_test_script(tools.wandb_bridge LABELS tools COMMAND ${DEBIAN_PYTHON} ${tools}/wandb_bridge.py ${program})
 # Algorithms of products, from a machine's document to the device.
 if(AUTOHETE_CUDA_DOUBLE)
   ah_test_script(tools.algorithms_in_plans LABELS tools cuda COMMAND ${DEBIAN_PYTHON} ${tools}/algorithms_in_plans.py

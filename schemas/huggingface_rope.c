@@ -220,7 +220,9 @@ static int convert_pair(struct ah_huggingface_conversion *conversion, struct ah_
     const cJSON *older = find_rope(conversion, "rope_scaling"),
                 *newer = find_rope(conversion, "rope_parameters");
     const cJSON *child;
-    if (older && newer)
+    const cJSON *stated = cJSON_GetObjectItemCaseSensitive(conversion->tree, "rope_parameters");
+    if (older && stated &&
+        !cJSON_IsNull(stated)) /* even if it is empty, transformers looks for the other in it */
         return ah_huggingface_refuse(conversion, "rope_scaling",
                                      "stands beside rope_parameters; leave one out");
     cJSON_ArrayForEach(child, newer)

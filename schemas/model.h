@@ -79,9 +79,9 @@ struct ah_model_rope {
     bool untruncated;            /* yarn: the range between them may end between two pairs */
     double attention_factor;     /* yarn, longrope: multiplies cosines and sines */
     uint64_t original_positions; /* llama3, yarn, longrope: positions of the model before scaling */
-    double *short_factors;       /* longrope: divisors of each pair's frequency for sequences up to */
-    size_t n_short_factors;      /* original_positions */
-    double *long_factors;        /* longrope: those for longer sequences */
+    double *short_factors; /* longrope: divisors of frequencies, for sequences up to original_positions */
+    size_t n_short_factors;
+    double *long_factors; /* longrope: those for longer sequences */
     size_t n_long_factors;
 };
 
@@ -110,9 +110,8 @@ struct ah_model {
     enum ah_position position;
     struct ah_model_rope *rope; /* NULL unless position is rope */
     enum ah_model_norm norm;
-    enum ah_norm_place
-        norm_place;   /* of the norms of a layer: before attention and MLP, after them, or both */
-    bool norm_offset; /* the gains of norms are 1 + their weights */
+    enum ah_norm_place norm_place; /* norms before attention and MLP, after them, or around */
+    bool norm_offset;              /* the gains of norms are 1 + their weights */
     double norm_epsilon;
     enum ah_model_activation activation;
     bool qkv_bias;

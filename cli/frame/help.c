@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Prints the help of a verb from its tables.
+ */
 #include "cli/frame/help.h"
 
 #include "cli/frame/emit.h"

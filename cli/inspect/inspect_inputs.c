@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Formats the rows of inputs, as a table and as JSON.
+ */
 #include "cli/inspect/inspect_inputs.h"
 
 #include "cli/frame/table.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Takes each column of a run's curves from the lines of its log.
+ */
 #include "cli/inspect/report_curves.h"
 
 #include "runtime/run/runlog_summary.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Emits a report's summary, field by field.
+ */
 #include "cli/inspect/report_json.h"
 
 #include "cli/inspect/inspect.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Keeps the latest steps in a ring, and prints medians of them.
+ */
 #include "cli/run/run_line.h"
 
 #include "base/stats.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Compares the digests of the documents that may be meant, nearest first.
+ */
 #include "cli/run/run_machine.h"
 
 #include "cli/frame/cache.h"

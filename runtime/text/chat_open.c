@@ -214,12 +214,13 @@ int ah_chat_model_new(struct ah_chat_model **ret_model, const struct ah_chat *ch
     model->chat = chat;
     model->bos = folder->bos ? strdup(folder->bos) : NULL;
     model->eos = folder->eos ? strdup(folder->eos) : NULL;
-    if (has_passage)
-        model->passage = strndup(folder->template_text + chat->passage_at, chat->passage_size);
+    model->passage = has_passage ? calloc(chat->passage_size + 1, 1) : NULL;
     if ((folder->bos && !model->bos) || (folder->eos && !model->eos) || (has_passage && !model->passage)) {
         ah_chat_close(model);
         return ah_error_memory(err);
     }
+    if (has_passage)
+        memcpy(model->passage, folder->template_text + chat->passage_at, chat->passage_size);
     *ret_model = model;
     return AH_OK;
 }

@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+import types
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 
@@ -350,11 +351,28 @@ def check_links(_):
     return findings
 
 
+def check_mutants(_):
+    """Each mutant's expression stands once in its function, and apart from the others'."""
+    path = os.path.join(ROOT, "scripts/test-mutants")
+    tool = types.ModuleType("test_mutants")
+    tool.__file__ = path
+    exec(compile(read("scripts/test-mutants"), path, "exec"), tool.__dict__)
+    by_file, findings = {}, []
+    for mutant in tool.read():
+        by_file.setdefault(mutant.file, []).append(mutant)
+    for file, mutants in by_file.items():
+        exists = os.path.isfile(os.path.join(ROOT, file))
+        problems = tool.broken_source(read(file), mutants)[1] if exists else [(m, f"there is no '{file}'") for m in mutants]
+        findings += [f"tests/mutants/mutants.txt: '{mutant.name}': {what}" for mutant, what in problems]
+    return findings
+
+
 CHECKS = {
     "direction": check_direction, "headers": check_headers, "licence": check_licence, "finished": check_finished,
     "names": check_names, "length": check_length, "format": check_format, "scripts": check_scripts,
     "symbols": check_symbols, "globals": check_globals, "links": check_links, "words": check_words,
     "columns": check_columns, "heads": check_heads, "contracts": check_contracts, "twins": check_twins,
+    "mutants": check_mutants,
 }
 
 

@@ -38,7 +38,7 @@ if(AUTOHETE_WERROR)
 endif()
 if(AUTOHETE_SANITIZE)
   set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O1 -g1 -DNDEBUG") # half the time to compile
-  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1 -DNDEBUG")
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")
   add_compile_options("$<${in_both}:-fsanitize=${AUTOHETE_SANITIZE};-fno-sanitize-recover=all;-fno-omit-frame-pointer>")
   add_link_options(-fsanitize=${AUTOHETE_SANITIZE})
   # GCC's flow analysis reports null dereferences and unset variables that are none in instrumented code.

@@ -10,6 +10,7 @@
 
 enum { GROUP_ROWS = 6, GROUP_VECTORS = 1 };
 
+#define GROUP_FN AH_TILE_UNCHECKED X16_FN
 #include "runtime/device/tile/tile.inc"
 
 const struct ah_tile_kernel ah_tile_fma_avx2 = {

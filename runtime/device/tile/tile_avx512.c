@@ -10,6 +10,7 @@
 
 enum { GROUP_ROWS = 8, GROUP_VECTORS = 2 };
 
+#define GROUP_FN AH_TILE_UNCHECKED X16_FN
 #include "runtime/device/tile/tile.inc"
 
 #define DOT_TARGET __attribute__((target("avx512f,avx512bf16")))

@@ -14,6 +14,10 @@ extern const struct ah_tile_kernel ah_tile_fma_avx512;
 extern const struct ah_tile_kernel ah_tile_dot_avx512;
 extern const struct ah_tile_kernel ah_tile_amx;
 
+/* For a loop over registers whose twin in plain C uses the same memory: address and undefined-behaviour sanitizers check
+ * the twin. */
+#define AH_TILE_UNCHECKED __attribute__((no_sanitize("address", "undefined")))
+
 /* Stores a tile of sums as `out` says. */
 void ah_tile_store_dot(const float *sums, const struct ah_tile_out *out);
 

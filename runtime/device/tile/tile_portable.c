@@ -8,6 +8,7 @@
 
 enum { GROUP_ROWS = 4, GROUP_VECTORS = 1 };
 
+#define GROUP_FN X16_FN
 #include "runtime/device/tile/tile.inc"
 
 const struct ah_tile_kernel ah_tile_fma_portable = {

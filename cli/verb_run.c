@@ -79,7 +79,7 @@ static const struct ah_option run_table[] = {
     {"no-save", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(run.no_save), "keep nothing of this run"},
     {"save-every", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.save_every), "also save every this many steps"},
     {"prompts", 0, AH_OPTION_FILE, "FILE", NULL, FIELD(prompts),
-     "after each save, show what the model says to each line of this file; it is computed on the CPU"},
+     "after each save, show and log what the model says to each line of this file; it is computed on the CPU"},
     {"sample-every", 0, AH_OPTION_COUNT, "N", NULL, FIELD(sample_every),
      "with --prompts: only every this many steps and at the end; without --save-every, saves then"},
     {"keep", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.keep),
@@ -191,14 +191,12 @@ static void on_saved(void *context, uint64_t step, double us, const struct ah_ch
     ah_terminal_erase(&running->progress);
     if (saved->warning[0])
         ah_cli_tell(running->cli, AH_CLI_WARNING, "%s", saved->warning);
-    if (running->quiet)
-        return;
-    ah_buffer_printf(&running->cli->out, "saved after step %" PRIu64 ": %s, in %s\n", step,
-                     ah_cli_clean(running->cli, saved->path), ah_units_print_time(text, us));
-    put_line(running);
-    const struct ah_run *run = &running->run;
-    ah_run_samples_show(&running->samples, step, run->settings.steps,
-                        run->plan->model.lora ? run->options->weights : NULL, saved->path);
+    if (!running->quiet) {
+        ah_buffer_printf(&running->cli->out, "saved after step %" PRIu64 ": %s, in %s\n", step,
+                         ah_cli_clean(running->cli, saved->path), ah_units_print_time(text, us));
+        put_line(running);
+    }
+    ah_run_samples_show(&running->samples, &running->run, step, saved->path);
 }
 
 /* ---- the verb ---- */
@@ -246,9 +244,12 @@ static int open_running(struct running *running, struct ah_error *err)
                                           .paces = options->pace,
                                           .hosts = options->hosts};
     running->given = options->run;
-    running->samples = (struct ah_run_samples){
-        .cli = running->cli, .every = options->sample_every, .path = options->prompts};
     int rc = share_output(running, err);
+    running->samples = (struct ah_run_samples){.cli = running->cli,
+                                               .every = options->sample_every,
+                                               .path = options->prompts,
+                                               .log = &running->log,
+                                               .silent = running->quiet};
     rc = rc ? rc : ah_run_samples_open(&running->samples, &running->given, err);
     if (!rc)
         rc = ah_run_plan_load(&running->loaded, path, &wish, err);

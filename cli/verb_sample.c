@@ -2,11 +2,13 @@
  *
  * autohete sample DIR PROMPT...: shows what a model says.
  */
+#include "base/file.h"
 #include "base/philox.h"
 #include "base/units.h"
 #include "cli/frame/emit.h"
 #include "cli/frame/input.h"
 #include "cli/frame/interrupt.h"
+#include "cli/frame/outputs.h"
 #include "cli/sample/documents.h"
 #include "cli/sample/prompts.h"
 #include "cli/verbs.h"
@@ -21,15 +23,17 @@
 #include <time.h>
 
 struct sample_options {
-    const char *adapter, *system, *date, *device, *dtype;
+    const char *adapter, *system, *date, *device, *dtype, *output;
     struct ah_option_list data;
     struct ah_option_integer max_tokens, device_memory, seed, count;
     struct ah_option_real temperature, top_p;
-    bool raw;
+    bool raw, force;
 };
 
 enum { MAX_TOKENS = 128, COUNT = 3, COUNT_MOST = 256, PROMPT_SHOWN = 400 };
 #define FIELD(name) offsetof(struct sample_options, name)
+
+static const char *const replaced_answers[] = {AH_OUTPUT_ANSWERS, NULL};
 
 static const struct ah_option sample_table[] = {
     {"adapter", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(adapter), "an adapter of this model, as peft saves it"},
@@ -54,6 +58,9 @@ static const struct ah_option sample_table[] = {
      "use at most this much device memory; weights that do not fit stay on the host"},
     {"dtype", 0, AH_OPTION_WORD, "DTYPE", ah_words_dtype, FIELD(dtype),
      "compute in bf16 or fp32 (default bf16 if the device has it)"},
+    {"output", 'o', AH_OPTION_OUTPUT, "FILE", replaced_answers, FIELD(output),
+     "also write to this file what --json prints"},
+    AH_OUTPUT_FORCE_ROW(struct sample_options),
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
 /* An answer, as far as it is known. */
@@ -249,20 +256,33 @@ static void put_answer(const struct sampling *sampling, struct ah_emit *emit, co
     ah_emit_close(emit);
 }
 
-static int report(struct sampling *sampling)
+static void put_answers(const struct sampling *sampling, double speed, struct ah_buffer *out)
 {
-    struct ah_cli *cli = sampling->cli;
-    struct ah_emit emit = {.out = cli->json ? &cli->out : NULL};
-    const double speed = sampling->seconds > 0 ? (double)sampling->tokens / sampling->seconds : 0;
+    struct ah_emit emit = {.out = out};
     ah_emit_open(&emit, NULL, '{');
     ah_emit_text(&emit, "model", sampling->model.body.model->name);
     ah_emit_number(&emit, "tokens_per_s", speed);
     ah_emit_open(&emit, "answers", '[');
-    for (size_t i = 0; i < sampling->n && cli->json; i++)
+    for (size_t i = 0; i < sampling->n; i++)
         put_answer(sampling, &emit, &sampling->answers[i]);
     ah_emit_close(&emit);
     ah_emit_close(&emit);
-    const int rc = ah_cli_flush(cli, sampling->err);
+}
+
+static int report(struct sampling *sampling)
+{
+    struct ah_cli *cli = sampling->cli;
+    const char *path = sampling->options->output;
+    const double speed = sampling->seconds > 0 ? (double)sampling->tokens / sampling->seconds : 0;
+    struct ah_buffer text = {0};
+    if (cli->json || path)
+        put_answers(sampling, speed, &text);
+    if (cli->json && text.data)
+        ah_buffer_append(&cli->out, text.data, text.size);
+    int rc = text.failed ? ah_error_memory(sampling->err) : ah_cli_flush(cli, sampling->err);
+    if (!rc && path)
+        rc = ah_file_write(path, text.data, text.size, sampling->err);
+    ah_buffer_release(&text);
     ah_cli_tell(cli, AH_CLI_NOTE, "%" PRIu64 " token%s, %.3g a second", sampling->tokens,
                 sampling->tokens == 1 ? "" : "s", speed);
     return rc;

@@ -17,6 +17,7 @@ const char *const ah_field_plan_version[] = {"2.0", NULL};
 static const struct ah_text_limits text_limits[AH_TEXT_FORMS] = {
     [AH_TEXT_LINE] = {"^[^\\u0000-\\u001f]*$(?!\\n)", 1, 512, "a line of 1 to 512 characters"},
     [AH_TEXT_ANY] = {NULL, 0, 4096, "text of at most 4096 characters"},
+    [AH_TEXT_LONG] = {NULL, 0, 1 << 20, "text of at most 1048576 characters"},
     [AH_TEXT_NAME] = {"^[A-Za-z0-9][A-Za-z0-9._+-]*$(?!\\n)", 1, 128,
                       "a name of letters, digits and . _ + - (at most 128)"},
     [AH_TEXT_SHA256] = {"^[0-9a-f]{64}$(?!\\n)", 64, 64, "a sha256 of 64 lower-case hexadecimal digits"},
@@ -139,7 +140,7 @@ bool ah_field_fits_text(enum ah_text_form form, const char *text)
         return strspn(text, "0123456789abcdef") == strlen(text);
     if (form == AH_TEXT_FILE && (text[0] == '.' || strchr(text, '/')))
         return false;
-    return form == AH_TEXT_ANY || one_line(text);
+    return form == AH_TEXT_ANY || form == AH_TEXT_LONG || one_line(text);
 }
 
 const struct ah_text_limits *ah_field_text_limits(enum ah_text_form form)

@@ -51,6 +51,7 @@ enum {
 enum ah_text_form {
     AH_TEXT_LINE,   /* 1 to 512 characters, none of them a control character */
     AH_TEXT_ANY,    /* up to 4096 characters, may be empty */
+    AH_TEXT_LONG,   /* up to 1048576 characters, may be empty; bytes that are not UTF-8 become '?' */
     AH_TEXT_NAME,   /* letters, digits and . _ + -; begins with a letter or digit; up to 128 */
     AH_TEXT_SHA256, /* 64 lower-case hexadecimal digits */
     AH_TEXT_FILE,   /* a file name inside a folder: no slash, not hidden; up to 255 */

@@ -149,6 +149,28 @@ bool ah_json_put_text(struct ah_buffer *out, const char *text)
     return true;
 }
 
+char *ah_json_repair(char *text)
+{
+    const char *end = text + strlen(text);
+    for (char *at = text; at < end;) {
+        size_t length = ah_json_utf8(at, end);
+        if (!length)
+            *at = '?';
+        at += length ? length : 1;
+    }
+    return text;
+}
+
+void ah_json_put_repaired(struct ah_buffer *out, const char *text)
+{
+    char *copy = strdup(text);
+    if (copy)
+        ah_json_put_text(out, ah_json_repair(copy));
+    else
+        out->failed = true;
+    free(copy);
+}
+
 const char *ah_json_number_text(double value, char out[AH_JSON_NUMBER_TEXT])
 {
     for (int digits = 15; digits <= 17; digits++) {

@@ -42,6 +42,12 @@ int ah_json_parse(const struct ah_json_source *source, struct cJSON **ret_tree,
 /* Appends `text` in quotes, with escapes. Returns false and appends nothing if it is not UTF-8. */
 bool ah_json_put_text(struct ah_buffer *out, const char *text);
 
+/* Replaces bytes that are not UTF-8 by '?'. Returns `text`. */
+char *ah_json_repair(char *text);
+
+/* Appends any text in quotes, repaired. */
+void ah_json_put_repaired(struct ah_buffer *out, const char *text);
+
 /* Prints the shortest of %.15g, %.16g, %.17g that reads back as the same double, with a point in every locale. `value`
  * must be finite. Returns `out`. */
 enum { AH_JSON_NUMBER_TEXT = 40 };

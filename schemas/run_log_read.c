@@ -11,8 +11,6 @@
 /* The first bytes of every log that `run` writes. */
 #define BEGINNING "{\"kind\":\"runlog\""
 
-enum { LIMIT_BYTES = 64 << 20 /* the limit of document.h for run logs */ };
-
 /* Returns the number of bytes up to the last newline. */
 static size_t whole_lines(const struct ah_buffer *bytes)
 {
@@ -59,7 +57,7 @@ int ah_run_log_read(const char *path, struct ah_run_log_text *ret_text, struct a
 {
     struct ah_buffer bytes = {0};
     *ret_text = (struct ah_run_log_text){0};
-    int rc = ah_file_read(path, LIMIT_BYTES, &bytes, err);
+    int rc = ah_file_read(path, AH_RUN_LOG_BYTES_MAX, &bytes, err);
     if (!rc)
         rc = parse_text(path, &bytes, ret_text, err);
     ah_buffer_release(&bytes);

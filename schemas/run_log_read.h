@@ -19,6 +19,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { AH_RUN_LOG_BYTES_MAX = 64 << 20 }; /* the limit of document.h for run logs */
+
 struct ah_run_log_text {
     struct ah_document document; /* from the whole lines; released by the caller */
     uint64_t whole_bytes;        /* length of the whole lines */

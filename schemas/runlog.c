@@ -26,6 +26,7 @@ static const char *const kind_words[] = {"runlog", NULL};
 static const char *const step_words[] = {"step", NULL};
 static const char *const evaluation_words[] = {"evaluation", NULL};
 static const char *const save_words[] = {"save", NULL};
+static const char *const sample_words[] = {"sample", NULL};
 static const char *const resume_words[] = {"resume", NULL};
 static const char *const end_words[] = {"end", NULL};
 static const char *const reason_words[] = {"done", "interrupted", "failed", NULL};
@@ -230,6 +231,21 @@ static const struct ah_field save_fields[] = {LINE(save_words),
                                               {0}};
 AH_TABLE(save, ah_runlog_save, "save", "A checkpoint that was written.", NULL);
 
+#define SAID(member, flags_, sentence)                                                                       \
+    {                                                                                                        \
+        .name = #member, AH_TEXT_AT(ah_runlog_sample, member), .form = AH_TEXT_LONG, .flags = (flags_),      \
+        .about = (sentence)                                                                                  \
+    }
+
+static const struct ah_field sample_fields[] = {
+    LINE(sample_words),
+    STEP(ah_runlog_sample, 0, "Steps done before it."),
+    SAID(prompt, 0, "What the model read."),
+    SAID(text, 0, "What it said."),
+    SAID(data, AH_FIELD_OPTIONAL, "How the data go on after the prompt."),
+    {0}};
+AH_TABLE(sample, ah_runlog_sample, "sample", "What the model says to a prompt.", NULL);
+
 static const struct ah_field resume_fields[] = {
     LINE(resume_words), STEP(ah_runlog_resume, 0, "Step of the checkpoint."), {0}};
 AH_TABLE(resume, ah_runlog_resume, "resume", "The run was resumed and goes on here.", NULL);
@@ -311,6 +327,10 @@ static const struct ah_field runlog_fields[] = {HEADER_FIELDS,
                                                  AH_GROUPS_AT(ah_runlog, saves, &save_table),
                                                  .flags = AH_FIELD_OPTIONAL,
                                                  .about = "Checkpoints."},
+                                                {.name = "samples",
+                                                 AH_GROUPS_AT(ah_runlog, samples, &sample_table),
+                                                 .flags = AH_FIELD_OPTIONAL,
+                                                 .about = "What the model says."},
                                                 {.name = "resumes",
                                                  AH_GROUPS_AT(ah_runlog, resumes, &resume_table),
                                                  .flags = AH_FIELD_OPTIONAL,
@@ -332,6 +352,7 @@ static const struct line_kind line_kinds[] = {
     {&step_table, offsetof(struct ah_runlog, steps), offsetof(struct ah_runlog, n_steps)},
     {&evaluation_table, offsetof(struct ah_runlog, evaluations), offsetof(struct ah_runlog, n_evaluations)},
     {&save_table, offsetof(struct ah_runlog, saves), offsetof(struct ah_runlog, n_saves)},
+    {&sample_table, offsetof(struct ah_runlog, samples), offsetof(struct ah_runlog, n_samples)},
     {&resume_table, offsetof(struct ah_runlog, resumes), offsetof(struct ah_runlog, n_resumes)},
     {&end_table, offsetof(struct ah_runlog, end), 0},
 };
@@ -401,7 +422,8 @@ static int read_line(struct lines *lines, const struct ah_reader_path *path, con
         kind++;
     *ret_fault = AH_FAULT_SHAPE;
     if (kind == LINE_KINDS)
-        return line_fail(lines, path->name, "line: is not one of step, evaluation, save, resume, end");
+        return line_fail(lines, path->name,
+                         "line: is not one of step, evaluation, save, sample, resume, end");
     bool ended = lines->n[LINE_KINDS - 1] != 0;
     void *item = add_item(lines, kind);
     if (!item)
@@ -505,6 +527,11 @@ int ah_runlog_print_save(const struct ah_runlog_save *save, struct ah_buffer *ou
     return print_line(&save_table, save, out, err);
 }
 
+int ah_runlog_print_sample(const struct ah_runlog_sample *sample, struct ah_buffer *out, struct ah_error *err)
+{
+    return print_line(&sample_table, sample, out, err);
+}
+
 int ah_runlog_print_resume(const struct ah_runlog_resume *resume, struct ah_buffer *out, struct ah_error *err)
 {
     return print_line(&resume_table, resume, out, err);
@@ -515,30 +542,42 @@ int ah_runlog_print_end(const struct ah_runlog_end *end, struct ah_buffer *out, 
     return print_line(&end_table, end, out, err);
 }
 
-/* Prints the evaluations, saves and resumes of steps below `limit`, from `next` on. */
-static int print_between(const struct ah_runlog *runlog, uint64_t limit, size_t next[3],
+/* Prints the lines of steps below `limit`, besides those of steps themselves, from `next` on. */
+static int print_between(const struct ah_runlog *runlog, uint64_t limit, size_t next[LINE_KINDS],
                          struct ah_buffer *out, struct ah_error *err)
 {
     for (int rc = AH_OK;;) {
-        const uint64_t steps[] = {next[0] < runlog->n_evaluations ? runlog->evaluations[next[0]].step
-                                                                  : UINT64_MAX,
-                                  next[1] < runlog->n_saves ? runlog->saves[next[1]].step : UINT64_MAX,
-                                  next[2] < runlog->n_resumes ? runlog->resumes[next[2]].step : UINT64_MAX};
-        const size_t first = steps[0] <= steps[1] && steps[0] <= steps[2] ? 0 : steps[1] <= steps[2] ? 1 : 2;
-        if (rc || steps[first] >= limit)
+        size_t first = 0;
+        uint64_t least = limit;
+        const char *item = NULL;
+        for (size_t kind = 1; kind < LINE_KINDS - 1; kind++) {
+            const struct line_kind *line = &line_kinds[kind];
+            size_t n;
+            memcpy(&n, (const char *)runlog + line->count_offset, sizeof n);
+            if (next[kind] == n)
+                continue;
+            const char *items =
+                *(const char *const *)(const void *)((const char *)runlog + line->pointer_offset);
+            const char *at = items + next[kind] * line->table->bytes;
+            const uint64_t step = *(const uint64_t *)ah_field_address(ah_field_find(line->table, "step"), at);
+            if (step < least) {
+                least = step;
+                first = kind;
+                item = at;
+            }
+        }
+        if (rc || !first)
             return rc;
-        const size_t at = next[first]++;
-        rc = first == 0   ? ah_runlog_print_evaluation(&runlog->evaluations[at], out, err)
-             : first == 1 ? ah_runlog_print_save(&runlog->saves[at], out, err)
-                          : ah_runlog_print_resume(&runlog->resumes[at], out, err);
+        next[first]++;
+        rc = print_line(line_kinds[first].table, item, out, err);
     }
 }
 
-/* Prints in canonical order: each step's line, then its evaluations, saves and resumes; the end last. */
+/* Prints in canonical order: each step's line, then its others in the order of the kinds; the end last. */
 static int runlog_print(const void *body, struct ah_buffer *out, struct ah_error *err)
 {
     const struct ah_runlog *runlog = body;
-    size_t next[3] = {0, 0, 0};
+    size_t next[LINE_KINDS] = {0};
     int rc = ah_runlog_print_header(runlog, out, err);
     for (size_t i = 0; i <= runlog->n_steps && !rc; i++) {
         rc = print_between(runlog, i < runlog->n_steps ? runlog->steps[i].step : UINT64_MAX, next, out, err);
@@ -550,7 +589,8 @@ static int runlog_print(const void *body, struct ah_buffer *out, struct ah_error
 
 const struct ah_kind ah_kind_runlog = {
     .table = &runlog_table,
-    .alternatives = (const struct ah_field_table *const[]){&header_table, &step_table, &evaluation_table,
-                                                           &save_table, &resume_table, &end_table, NULL},
+    .alternatives =
+        (const struct ah_field_table *const[]){&header_table, &step_table, &evaluation_table, &save_table,
+                                               &sample_table, &resume_table, &end_table, NULL},
     .parse = runlog_parse,
     .print = runlog_print};

@@ -2,10 +2,10 @@
  *
  * The `runlog` document: what a run did, one JSON object a line.
  *
- * The first line is the header, with the document's kind. Then come lines of steps, evaluations, saves and resumes in
- * the order in which they happened, and one end line unless the run is killed. A log that stops between lines is valid
- * without its end. Half a line is refused with its place, but `report` and a resumed run leave out a last line that is
- * cut.
+ * The first line is the header, with the document's kind. Then come lines of steps, evaluations, saves, samples and
+ * resumes in the order in which they happened, and one end line unless the run is killed. A log that stops between
+ * lines is valid without its end. Half a line is refused with its place, but `report` and a resumed run leave out a
+ * last line that is cut.
  * Lane times are measured in that run; `predicted` is what the plan said. PARTS divide the time that lanes work in a
  * step by kind of op; the parts of `predicted` add up to its lane times.
  *
@@ -98,6 +98,13 @@ struct ah_runlog_save {
     uint64_t bytes;
 };
 
+/* What the model says after a step. */
+struct ah_runlog_sample {
+    uint64_t step;
+    const char *prompt, *text; /* may be empty */
+    const char *data;          /* (optional) how the data go on after the prompt */
+};
+
 /* A run that goes on from a checkpoint, in the same log. */
 struct ah_runlog_resume {
     uint64_t step; /* of the checkpoint */
@@ -174,6 +181,8 @@ struct ah_runlog {
     size_t n_evaluations;
     struct ah_runlog_save *saves;
     size_t n_saves;
+    struct ah_runlog_sample *samples;
+    size_t n_samples;
     struct ah_runlog_resume *resumes;
     size_t n_resumes;
     struct ah_runlog_end *end; /* (optional) */
@@ -185,6 +194,9 @@ int ah_runlog_print_step(const struct ah_runlog_step *step, struct ah_buffer *ou
 int ah_runlog_print_evaluation(const struct ah_runlog_evaluation *evaluation, struct ah_buffer *out,
                                struct ah_error *err);
 int ah_runlog_print_save(const struct ah_runlog_save *save, struct ah_buffer *out, struct ah_error *err);
+/* Bytes that are not UTF-8, as of an answer that ends inside a character, become '?'. */
+int ah_runlog_print_sample(const struct ah_runlog_sample *sample, struct ah_buffer *out,
+                           struct ah_error *err);
 int ah_runlog_print_resume(const struct ah_runlog_resume *resume, struct ah_buffer *out,
                            struct ah_error *err);
 int ah_runlog_print_end(const struct ah_runlog_end *end, struct ah_buffer *out, struct ah_error *err);

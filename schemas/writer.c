@@ -50,8 +50,13 @@ static int write_text(const struct ah_field *field, const char *text, struct ah_
 {
     if (!text)
         return fail_field(field, "nothing", err);
-    if (!ah_field_fits_text(field->form, text) || !ah_json_put_text(out, text))
+    if (!ah_field_fits_text(field->form, text))
         return fail_field(field, "its text", err);
+    if (ah_json_put_text(out, text))
+        return AH_OK;
+    if (field->form != AH_TEXT_LONG)
+        return fail_field(field, "its text", err);
+    ah_json_put_repaired(out, text);
     return AH_OK;
 }
 

@@ -5,32 +5,11 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* Appends text with '?' for bytes that are not UTF-8. */
-static void put_repaired(struct ah_buffer *out, const char *text)
-{
-    char *copy = strdup(text);
-    if (!copy) {
-        out->failed = true;
-        return;
-    }
-    const char *end = copy + strlen(copy);
-    for (char *at = copy; at < end;) {
-        size_t length = ah_json_utf8(at, end);
-        if (!length)
-            *at = '?';
-        at += length ? length : 1;
-    }
-    ah_json_put_text(out, copy);
-    free(copy);
-}
 
 static void put_text(struct ah_buffer *out, const char *text)
 {
     if (!ah_json_put_text(out, text))
-        put_repaired(out, text);
+        ah_json_put_repaired(out, text);
 }
 
 /* Writes a comma and the value's key. */

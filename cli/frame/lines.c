@@ -103,6 +103,11 @@ static int print_line(const struct ah_lines *lines, struct ah_buffer *out)
 
 /* ---- processes ---- */
 
+static bool is_silent(const struct ah_lines *lines)
+{
+    return lines->silent || lines->cli->json || lines->cli->arguments.quiet;
+}
+
 /* Waits for the process. If this one is asked to stop, it asks the process, too; a terminal has asked it already, and
  * SIGUSR1 never ends it at once. */
 static int wait_for(pid_t child, const atomic_int *stop)
@@ -124,12 +129,11 @@ static int wait_for(pid_t child, const atomic_int *stop)
 static int run_process(struct ah_lines *lines)
 {
     const atomic_int *stop = ah_interrupt_catch();
-    const bool silent = lines->cli->json || lines->cli->arguments.quiet;
     posix_spawn_file_actions_t files;
     pid_t child = 0;
     int rc = posix_spawn_file_actions_init(&files);
     lines->words[lines->n] = NULL;
-    if (!rc && silent)
+    if (!rc && is_silent(lines))
         rc = posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
     rc = rc ? rc
             : posix_spawn(&child, "/proc/self/exe", &files, NULL, (char *const *)(uintptr_t)lines->words,
@@ -145,9 +149,9 @@ static int run_process(struct ah_lines *lines)
 static int show(struct ah_lines *lines, const char *mark, const char *line)
 {
     struct ah_cli *cli = lines->cli;
-    if (cli->json || cli->arguments.quiet)
+    if (is_silent(lines))
         return AH_OK;
-    ah_buffer_printf(&cli->out, "%s%s", mark, line);
+    ah_buffer_printf(&cli->out, "%s%.*s\n", mark, (int)strlen(line) - 1, ah_cli_clean(cli, line));
     return ah_cli_flush(cli, lines->err);
 }
 

@@ -28,6 +28,7 @@ struct ah_lines {
     struct ah_buffer kept; /* the line that stands for the next one; empty: its own */
     const char *words[AH_LINES_WORDS_MAX + 1];
     size_t n;
+    bool silent; /* print nothing, nor does the process; as with --json and --quiet */
     bool failed; /* a word was too long, or is missing for lack of memory */
     int status;  /* of the process that failed; 0: none did */
 };

@@ -62,7 +62,8 @@ static bool starts_as(const char *head, const char *word)
                   {AH_OUTPUT_TRACE, "{\"displayTimeUnit\":\"ms\",\"otherData\":", "\"simulated\":"},
                   {AH_OUTPUT_CURVES, "step,loss,", ""},
                   {AH_OUTPUT_EXPORT, "# autohete export ", ""},
-                  {AH_OUTPUT_EXPORT, "{", "\"train_micro_batch_size_per_gpu\""}};
+                  {AH_OUTPUT_EXPORT, "{", "\"train_micro_batch_size_per_gpu\""},
+                  {AH_OUTPUT_ANSWERS, "{", "\"answers\":"}};
     const char *kind = strstr(head, "\"kind\"");
     size_t length = strlen(word);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)

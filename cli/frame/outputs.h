@@ -18,10 +18,11 @@
 #include "cli/frame/options.h"
 
 /* What an output may replace: the `words` of its row are kinds of documents (`plan`), or the following. */
-#define AH_OUTPUT_PAGE   "page"   /* an HTML page of a plan or a run */
-#define AH_OUTPUT_TRACE  "trace"  /* a timeline for Perfetto */
-#define AH_OUTPUT_CURVES "curves" /* a table of a run, as CSV */
-#define AH_OUTPUT_EXPORT "export" /* a configuration of another system */
+#define AH_OUTPUT_PAGE    "page"    /* an HTML page of a plan or a run */
+#define AH_OUTPUT_TRACE   "trace"   /* a timeline for Perfetto */
+#define AH_OUTPUT_CURVES  "curves"  /* a table of a run, as CSV */
+#define AH_OUTPUT_EXPORT  "export"  /* a configuration of another system */
+#define AH_OUTPUT_ANSWERS "answers" /* what a model says */
 
 /* The row for `--force`; the options struct `type` has a bool `force`. */
 #define AH_OUTPUT_FORCE_ROW(type)                                                                            \

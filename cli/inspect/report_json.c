@@ -133,6 +133,17 @@ static void emit_events(struct ah_emit *emit, const struct ah_runlog *runlog)
         ah_emit_close(emit);
     }
     ah_emit_close(emit);
+    ah_emit_open(emit, "samples", '[');
+    for (size_t i = 0; i < runlog->n_samples; i++) {
+        ah_emit_open(emit, NULL, '{');
+        ah_emit_integer(emit, "step", runlog->samples[i].step);
+        ah_emit_text(emit, "prompt", runlog->samples[i].prompt);
+        ah_emit_text(emit, "text", runlog->samples[i].text);
+        if (runlog->samples[i].data)
+            ah_emit_text(emit, "data", runlog->samples[i].data);
+        ah_emit_close(emit);
+    }
+    ah_emit_close(emit);
     ah_emit_open(emit, "resumes", '[');
     for (size_t i = 0; i < runlog->n_resumes; i++)
         ah_emit_integer(emit, NULL, runlog->resumes[i].step);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page of a run: its numbers, and curves over its steps. Data: cli/page/page_report.c.
+// The page of a run: its numbers, curves over its steps, and what the model said. Data: cli/page/page_report.c.
 
 const SMOOTH_FROM = 100;  // steps: a longer run also gets a mean of its losses
 const ROWS_SHOWN = 40;    // of steps, as a table
+const SAID_FIRST = 2, SAID_LAST = 4;  // answers to a prompt that are not folded
 const short = (value, figures = 4) => String(Number(value.toPrecision(figures)));
 const milliseconds = (ms) => time(1000 * ms);
 const perSecond = (n) => `${count(n)}/s`;
@@ -149,6 +150,28 @@ function drawTables(data) {
     "Some steps and their numbers"));
 }
 
+// ---- samples ----
+
+// A list of moments and what was said then.
+const answersOf = (said) => html("dl", {}, ...said.flatMap(([when, text]) =>
+  [html("dt", {}, when), html("dd", { dir: "auto" }, text || "(nothing)")]));
+
+function drawSamples({ report }) {
+  const prompts = new Map();
+  for (const sample of report.samples)
+    (prompts.get(sample.prompt) || prompts.set(sample.prompt, []).get(sample.prompt)).push(sample);
+  byId("samples-section").hidden = !prompts.size;
+  byId("samples").replaceChildren(...[...prompts].map(([prompt, samples]) => {
+    const said = samples.map(({ step, text }) => [step ? `after step ${step}` : "before the first step", text]);
+    const middle = said.slice(SAID_FIRST, -SAID_LAST), { data } = samples[0];
+    const answers = middle.length > 1 ? [answersOf(said.slice(0, SAID_FIRST)),
+      html("details", {}, html("summary", {}, `${middle.length} answers between`), answersOf(middle)),
+      answersOf(said.slice(-SAID_LAST))] : [answersOf(said)];
+    return html("article", { class: "panel said" }, html("h3", { dir: "auto" }, prompt), ...answers,
+      ...(data ? [answersOf([["in the data", data]])] : []));
+  }));
+}
+
 // ---- charts ----
 
 function drawCurves(data, axis) {
@@ -220,6 +243,7 @@ drawNumbers(data);
 drawCurves(data, axis);
 drawTools(axis);
 drawTables(data);
+drawSamples(data);
 for (const curve of axis.curves) curve.resize();
 window.addEventListener("resize", () => axis.draw());
 window.addEventListener("scroll", hideTip, { passive: true });

@@ -233,6 +233,13 @@ void ah_run_log_evaluation(struct ah_run_log *log, uint64_t step, double loss, u
         write_line(log, ah_runlog_print_evaluation(&evaluation, &log->line, &err), &err);
 }
 
+void ah_run_log_sample(struct ah_run_log *log, const struct ah_runlog_sample *sample)
+{
+    struct ah_error err = {0};
+    if (is_wanted(log))
+        write_line(log, ah_runlog_print_sample(sample, &log->line, &err), &err);
+}
+
 /* Returns the bytes of all files of a checkpoint, according to its manifest. */
 static uint64_t checkpoint_bytes(const char *folder)
 {

@@ -44,6 +44,7 @@ int ah_run_log_open(struct ah_run_log *ret_log, struct ah_run *run, const char *
 
 void ah_run_log_step(struct ah_run_log *log, const struct ah_step_record *record, double step_us);
 void ah_run_log_evaluation(struct ah_run_log *log, uint64_t step, double loss, uint64_t tokens);
+void ah_run_log_sample(struct ah_run_log *log, const struct ah_runlog_sample *sample);
 void ah_run_log_save(struct ah_run_log *log, uint64_t step, double us, const char *path);
 
 /* Writes `end` (optional) and closes the log. Returns the first error of any line. A zeroed or closed log is fine. */

@@ -21,6 +21,7 @@ import plans
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
 DOCUMENTS = os.path.join(ROOT, "tests", "cli", "documents")
 MANY = 20000   # steps of the long log
+SAID = 1000    # steps between its samples
 SPIKE = 12345  # the step whose loss leaps
 
 READ = """
@@ -34,6 +35,8 @@ return {
       value: line.dataset.value && +line.dataset.value, d: line.getAttribute("d") })),
     circles: all("circle[class^='s-']:not(.legend circle)", curve).length,
     marks: all("[data-mark]", curve).map((mark) => [mark.dataset.mark, +mark.dataset.step]) }])),
+  samples: all("#samples article").map((each) => [each.querySelector("h3").textContent,
+    all("dt", each).map((when) => [when.textContent, when.nextSibling.textContent])]),
   evaluations: all("#evaluation-table tbody tr").map((row) => row.textContent),
   times: all("#time-table tbody tr").map((row) => [...row.children].map((cell) => cell.textContent)),
   cause: document.getElementById("cause").textContent,
@@ -183,11 +186,14 @@ def lengthen(folder):
         lines = [json.loads(line) for line in file]
     head, step = lines[0], next(line for line in lines if line.get("line") == "step")
     head["device"] = page.HOSTILE
+    sample = {"line": "sample", "prompt": page.HOSTILE, "text": page.HOSTILE + " word" * 200 + "y" * 500}
     with open(f"{folder}/long.ndjson", "w", encoding="utf-8") as file:
         file.write(json.dumps(head) + "\n")
         for number in range(1, MANY + 1):
             loss = 50 if number == SPIKE else 2 + 3 / number
             file.write(json.dumps({**step, "step": number, "loss": loss}) + "\n")
+            if number % SAID == 0:
+                file.write(json.dumps({**sample, "step": number, "data": "what was said\nagain"}) + "\n")
 
 
 def check_long(failures, program, folder, browser):
@@ -205,7 +211,16 @@ def check_long(failures, program, folder, browser):
     least = [min(float(point.split()[1]) for point in line["d"][1:].split("L")) for line in (raw, mean)]
     failures.check(least[0] < 30 < least[1], f"the leap is drawn, and not in the means: {least}")
     failures.equal((drawn["images"], drawn["scripts"]), (0, 2), "elements made by a hostile name")
+    (prompt, said), = drawn["samples"]
+    failures.equal(prompt, page.HOSTILE, "prompt")
+    failures.equal([when for when, _ in said],
+                   [f"after step {step}" for step in range(SAID, MANY + 1, SAID)] + ["in the data"], "moments of samples")
+    failures.equal((said[0][1][:len(prompt)], said[-1][1]), (page.HOSTILE, "what was said\nagain"), "what is said")
     browser.shot("report-long")
+    browser.screen(390, 900)
+    browser.open(f"{folder}/page.html")
+    failures.equal(browser.script(READ)["overflow"], 0, "overflow of samples on a small screen")
+    browser.shot("report-long-small")
 
 
 def check(failures, program, folder, browser):
@@ -218,7 +233,7 @@ def check(failures, program, folder, browser):
     check_rows(failures, rows, drawn["data"]["rows"])
     check_numbers(failures, said, drawn)
     check_curves(failures, rows, said, drawn)
-    failures.equal(drawn["overflow"], 0, "overflow")
+    failures.equal((drawn["overflow"], drawn["samples"]), (0, []), "overflow, samples")
     check_use(failures, browser, rows)
     check_looks(failures, browser, f"{folder}/page.html")
     check_long(failures, program, folder, browser)

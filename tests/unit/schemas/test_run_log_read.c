@@ -57,8 +57,8 @@ static size_t whole_lines(const struct scene *scene, size_t size, size_t *ret_by
 
 static size_t lines_in(const struct ah_runlog *runlog)
 {
-    return 1 + runlog->n_steps + runlog->n_evaluations + runlog->n_saves + runlog->n_resumes +
-           (runlog->end ? 1 : 0);
+    return 1 + runlog->n_steps + runlog->n_evaluations + runlog->n_saves + runlog->n_samples +
+           runlog->n_resumes + (runlog->end ? 1 : 0);
 }
 
 TEST_IN(run_log_read, takes_a_log_that_is_cut_at_any_byte, root_make, root_remove)

@@ -70,7 +70,7 @@ TEST(runlog, holds_many_steps)
         steps[i] = (struct ah_runlog_step){.step = log.first_step + i, .loss = 1.0 / (double)(i + 1)};
     log.steps = steps;
     log.n_steps = STEPS;
-    log.n_evaluations = log.n_saves = 0;
+    log.n_evaluations = log.n_saves = log.n_samples = 0;
     log.end = NULL;
     CHECK_OK(ah_document_print(&own, &text, &err), err);
     CHECK_OK(parse(&again, &text, &err), err);
@@ -83,7 +83,7 @@ TEST(runlog, holds_many_steps)
     ah_document_release(&document);
 }
 
-/* An evaluation and a save come before a resume after the same step. */
+/* An evaluation, a save and samples come before a resume after the same step. */
 TEST(runlog, prints_resumes_where_they_happened)
 {
     struct ah_document document = loaded(), again;
@@ -94,11 +94,13 @@ TEST(runlog, prints_resumes_where_they_happened)
     struct ah_error err = {0};
     log.evaluations = &(struct ah_runlog_evaluation){.step = at, .loss = 2, .tokens = 5};
     log.saves = &(struct ah_runlog_save){.step = at, .us = 1, .bytes = 7};
+    log.samples = &(struct ah_runlog_sample){.step = at, .prompt = "Two?", .text = "2"};
     log.resumes = (struct ah_runlog_resume[]){{at}, {at}};
-    log.n_evaluations = log.n_saves = 1;
+    log.n_evaluations = log.n_saves = log.n_samples = 1;
     log.n_resumes = 2;
     CHECK_OK(ah_document_print(&own, &text, &err), err);
-    assert_non_null(strstr(text.data, "\"bytes\":7}\n{\"line\":\"resume\",\"step\":"));
+    assert_non_null(strstr(text.data, "\"bytes\":7}\n{\"line\":\"sample\",\"step\":"));
+    assert_non_null(strstr(text.data, "\"text\":\"2\"}\n{\"line\":\"resume\",\"step\":"));
     CHECK_OK(parse(&again, &text, &err), err);
     assert_int_equal(again.body.runlog->n_resumes, 2);
     assert_int_equal(again.body.runlog->resumes[1].step, at);
@@ -106,6 +108,46 @@ TEST(runlog, prints_resumes_where_they_happened)
     ah_document_release(&again);
     ah_buffer_release(&text);
     ah_document_release(&document);
+}
+
+/* Each sample is one line of valid JSON, whatever the model says. */
+TEST(runlog, keeps_hostile_samples_in_a_line)
+{
+    enum { LONG = 100000 };
+    char *much = calloc(1, LONG + 1);
+    memset(much, 'y', LONG);
+    const struct {
+        const char *said, *read;
+    } rows[] = {{"", ""},
+                {"two\nlines\r\t\"\\\x01\x1b[2J\x7f", NULL},
+                {"</script><!-- \xe2\x80\xa8 \xf0\x9f\x98\x80", NULL},
+                {"cut \xf0\x9f\x98", "cut ???"},
+                {"\xff\xc0\x80\xed\xa0\x80", "??????"},
+                {much, NULL}};
+    struct ah_document document = loaded(), again;
+    struct ah_buffer text = {0};
+    struct ah_error err = {0};
+    CHECK_OK(ah_runlog_print_header(document.body.runlog, &text, &err), err);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct ah_runlog_sample sample = {.step = document.body.runlog->first_step - 1,
+                                                .prompt = rows[i].said,
+                                                .text = rows[i].said,
+                                                .data = i % 2 ? rows[i].said : NULL};
+        CHECK_OK(ah_runlog_print_sample(&sample, &text, &err), err);
+    }
+    CHECK_OK(parse(&again, &text, &err), err);
+    assert_int_equal(again.body.runlog->n_samples, sizeof rows / sizeof *rows);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct ah_runlog_sample *sample = &again.body.runlog->samples[i];
+        const char *read = rows[i].read ? rows[i].read : rows[i].said;
+        assert_string_equal(sample->prompt, read);
+        assert_string_equal(sample->text, read);
+        assert_int_equal(sample->data != NULL, i % 2);
+    }
+    ah_document_release(&again);
+    ah_buffer_release(&text);
+    ah_document_release(&document);
+    free(much);
 }
 
 TEST(runlog, steps_do_not_go_back)

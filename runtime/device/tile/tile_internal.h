@@ -14,8 +14,8 @@ extern const struct ah_tile_kernel ah_tile_fma_avx512;
 extern const struct ah_tile_kernel ah_tile_dot_avx512;
 extern const struct ah_tile_kernel ah_tile_amx;
 
-/* For a loop over registers whose twin in plain C uses the same memory: address and undefined-behaviour sanitizers check
- * the twin. */
+/* For a loop over registers whose twin in plain C uses the same memory: the sanitizers of addresses and of undefined
+ * behaviour check the twin. */
 #define AH_TILE_UNCHECKED __attribute__((no_sanitize("address", "undefined")))
 
 /* Stores a tile of sums as `out` says. */

@@ -17,6 +17,7 @@
 #include "runtime/run/devices.h"
 #include "runtime/sample/pick.h"
 #include "runtime/sample/speaker.h"
+#include "schemas/json.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -118,10 +119,17 @@ static const char *text_of(const struct sampling *sampling, const struct ah_text
 
 static int encode_prompts(struct sampling *sampling)
 {
+    const char *system = sampling->options->system;
     int rc = AH_OK;
+    if (system && !ah_json_is_utf8(system))
+        return ah_error_set(sampling->err, AH_E_USAGE,
+                            "'--system' is not UTF-8; check the terminal's encoding");
     for (size_t i = 0; i < sampling->n && !rc; i++) {
         struct answer *answer = &sampling->answers[i];
         answer->prompt = sampling->cli->arguments.operands[i + 1];
+        if (!ah_json_is_utf8(answer->prompt))
+            return ah_error_set(sampling->err, AH_E_USAGE,
+                                "prompt %zu is not UTF-8; check the terminal's encoding", i + 1);
         rc = ah_prompts_encode(&sampling->prompts, answer->prompt, &answer->read, sampling->err);
     }
     return rc;

@@ -149,7 +149,18 @@ bool ah_json_put_text(struct ah_buffer *out, const char *text)
     return true;
 }
 
-char *ah_json_repair(char *text)
+bool ah_json_is_utf8(const char *text)
+{
+    const char *end = text + strlen(text);
+    for (size_t length; text < end; text += length) {
+        length = ah_json_utf8(text, end);
+        if (!length)
+            return false;
+    }
+    return true;
+}
+
+static char *repair(char *text)
 {
     const char *end = text + strlen(text);
     for (char *at = text; at < end;) {
@@ -165,7 +176,7 @@ void ah_json_put_repaired(struct ah_buffer *out, const char *text)
 {
     char *copy = strdup(text);
     if (copy)
-        ah_json_put_text(out, ah_json_repair(copy));
+        ah_json_put_text(out, repair(copy));
     else
         out->failed = true;
     free(copy);

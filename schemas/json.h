@@ -42,10 +42,7 @@ int ah_json_parse(const struct ah_json_source *source, struct cJSON **ret_tree,
 /* Appends `text` in quotes, with escapes. Returns false and appends nothing if it is not UTF-8. */
 bool ah_json_put_text(struct ah_buffer *out, const char *text);
 
-/* Replaces bytes that are not UTF-8 by '?'. Returns `text`. */
-char *ah_json_repair(char *text);
-
-/* Appends any text in quotes, repaired. */
+/* Appends any text in quotes, with '?' for bytes that are not UTF-8. */
 void ah_json_put_repaired(struct ah_buffer *out, const char *text);
 
 /* Prints the shortest of %.15g, %.16g, %.17g that reads back as the same double, with a point in every locale. `value`
@@ -67,5 +64,7 @@ void ah_json_layout(struct ah_buffer *out, const char *compact);
 
 /* Returns the length in bytes of the UTF-8 sequence at `text`; 0 if it is malformed or crosses `end`. */
 size_t ah_json_utf8(const char *text, const char *end);
+
+bool ah_json_is_utf8(const char *text);
 
 #endif

@@ -37,9 +37,32 @@ static int check(const struct ah_run_samples *samples, const struct ah_run_optio
     return AH_OK;
 }
 
+/* Adds a line of the file. */
+static int add_prompt(struct ah_run_samples *samples, const char *line, size_t length, size_t number,
+                      struct ah_error *err)
+{
+    if (length && line[length - 1] == '\r')
+        length--;
+    if (!length)
+        return AH_OK;
+    if (samples->n == PROMPTS_MAX)
+        return ah_error_set(err, AH_E_USAGE, "'--prompts' '%s' has more than %d prompts; leave some out",
+                            samples->path, PROMPTS_MAX);
+    const char *prompt = ah_arena_strndup(&samples->cli->arena, line, length);
+    if (!prompt)
+        return ah_error_memory(err);
+    if (!ah_json_is_utf8(prompt))
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--prompts' '%s': line %zu is not UTF-8; save the file as UTF-8", samples->path,
+                            number);
+    samples->prompts[samples->n++] = prompt;
+    return AH_OK;
+}
+
 int ah_run_samples_open(struct ah_run_samples *samples, struct ah_run_options *options, struct ah_error *err)
 {
     struct ah_buffer text = {0};
+    size_t number = 0;
     int rc = check(samples, options, err);
     if (rc || !samples->path)
         return rc;
@@ -49,13 +72,9 @@ int ah_run_samples_open(struct ah_run_samples *samples, struct ah_run_options *o
     samples->prompts = ah_arena_array(&samples->cli->arena, PROMPTS_MAX, sizeof *samples->prompts);
     if (!rc && !samples->prompts)
         rc = ah_error_memory(err);
-    for (const char *at = text.data; !rc && *at && samples->n < PROMPTS_MAX; at += *at == '\n') {
+    for (const char *at = text.data; !rc && *at; at += *at == '\n') {
         const size_t length = strcspn(at, "\n");
-        char *prompt = ah_arena_strndup(&samples->cli->arena, at, length);
-        if (!prompt)
-            rc = ah_error_memory(err);
-        else if (length)
-            samples->prompts[samples->n++] = ah_json_repair(prompt);
+        rc = add_prompt(samples, at, length, ++number, err);
         at += length;
     }
     ah_buffer_release(&text);

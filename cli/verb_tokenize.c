@@ -22,7 +22,7 @@ struct tokenize_options {
     const char *model;
     const char *output;
     struct ah_option_real val;
-    const char *end, *loss, *date;
+    const char *begin, *end, *loss, *date;
     struct ah_option_integer shard_tokens, align, seed;
     struct ah_option_list weights;
 };
@@ -46,6 +46,8 @@ static const struct ah_option tokenize_table[] = {
     {"val", 0, AH_OPTION_REAL, "SHARE", NULL, FIELD(val),
      "hold out this share of the documents, or of the end of each text, 0 to 0.5 (default 0), in "
      "val-00000.bin"},
+    {"begin", 0, AH_OPTION_TEXT, "TOKEN", NULL, FIELD(begin),
+     "begin each document with this token, by text or number, or with 'none' (default: the tokenizer's own)"},
     {"end", 0, AH_OPTION_TEXT, "TOKEN", NULL, FIELD(end),
      "end each document with this token, by text or number, or with 'none' (default: the tokenizer's own)"},
     {"loss", 0, AH_OPTION_WORD, "WORD", losses, FIELD(loss),
@@ -66,29 +68,40 @@ static const struct ah_option tokenize_table[] = {
      "begin another file after this many tokens (default 100M)"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
-/* Tokens that end documents; the first that the tokenizer has is taken. */
-static const char *const ends[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
-
-static int find_end(const struct ah_text_tokenizer *tokenizer, const char *word, uint32_t *ret_end,
-                    struct ah_error *err)
+/* Reads the value of '--begin' or '--end'; UINT32_MAX: none. */
+static int read_token(const struct ah_text_tokenizer *tokenizer, const char *option, const char *word,
+                      uint32_t *ret_token, struct ah_error *err)
 {
-    uint32_t end = UINT32_MAX;
-    *ret_end = UINT32_MAX;
-    for (size_t i = 0; i < sizeof ends / sizeof *ends && !word && end == UINT32_MAX; i++)
-        end = ah_text_tokenizer_id(tokenizer, ends[i]);
-    if (word && strcmp(word, "none") != 0) {
-        const uint64_t vocabulary = ah_text_tokenizer_vocabulary(tokenizer);
-        const bool is_number = *word && word[strspn(word, "0123456789")] == '\0';
-        const uint64_t number = is_number ? strtoull(word, NULL, 10) : ah_text_tokenizer_id(tokenizer, word);
-        end = number < vocabulary ? (uint32_t)number : UINT32_MAX;
-        if (number >= vocabulary)
-            return ah_error_set(err, AH_E_USAGE,
-                                "'--end' '%s' is no token of a vocabulary of %" PRIu64
-                                "; '--end none' adds none",
-                                word, vocabulary);
-    }
-    *ret_end = end;
+    *ret_token = UINT32_MAX;
+    if (!strcmp(word, "none"))
+        return AH_OK;
+    const uint64_t vocabulary = ah_text_tokenizer_vocabulary(tokenizer);
+    const bool is_number = *word && word[strspn(word, "0123456789")] == '\0';
+    const uint64_t number = is_number ? strtoull(word, NULL, 10) : ah_text_tokenizer_id(tokenizer, word);
+    if (number >= vocabulary)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'%s' '%s' is no token of a vocabulary of %" PRIu64 "; '%s none' adds none",
+                            option, word, vocabulary, option);
+    *ret_token = (uint32_t)number;
     return AH_OK;
+}
+
+/* Finds what stands before and after each document: what was asked for, else the tokenizer's own. A tokenizer without a
+ * tokenizer_config.json has one of a few names for its end. */
+static int find_ends(const struct ah_text_tokenizer *tokenizer, const struct tokenize_options *options,
+                     struct ah_token_files_options *files, struct ah_error *err)
+{
+    static const char *const ends[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
+    int rc = AH_OK;
+    files->begin = ah_text_tokenizer_first(tokenizer);
+    if (options->begin)
+        rc = read_token(tokenizer, "--begin", options->begin, &files->begin, err);
+    if (!rc && options->end)
+        return read_token(tokenizer, "--end", options->end, &files->end, err);
+    rc = rc ? rc : ah_chat_end_token(&files->end, tokenizer, options->model, err);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends && !rc && files->end == UINT32_MAX; i++)
+        files->end = ah_text_tokenizer_id(tokenizer, ends[i]);
+    return rc;
 }
 
 static int check_options(const struct ah_cli *cli, const struct tokenize_options *options,
@@ -367,7 +380,7 @@ static int tokenize(struct ah_cli *cli, const struct tokenize_options *options, 
     for (int i = 0; options->loss && losses[i]; i++)
         if (!strcmp(options->loss, losses[i]))
             files.loss = (enum ah_chat_loss)i;
-    rc = find_end(tokenizer, options->end, &files.end, err);
+    rc = find_ends(tokenizer, options, &files, err);
     files.padding = files.end == UINT32_MAX ? 0 : files.end;
     if (!rc && options->align.word)
         rc = choose_align(options, &files, err);

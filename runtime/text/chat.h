@@ -25,9 +25,11 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "runtime/text/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum ah_chat_role { AH_CHAT_SYSTEM, AH_CHAT_USER, AH_CHAT_ASSISTANT };
 
@@ -77,6 +79,12 @@ bool ah_chat_has_date(const struct ah_chat *chat);
  * by the caller. AH_E_IO: a file cannot be read; AH_E_DOCUMENT: tokenizer_config.json breaks its format;
  * AH_E_UNSUPPORTED: there is no template, it is unknown, or it needs a special token that the folder does not name. */
 int ah_chat_open(struct ah_chat_model **ret_model, const char *folder, struct ah_error *err);
+
+/* Finds the token that ends a document, with or without a template: the 'eos_token' of tokenizer_config.json in the
+ * folder, or beside the file, of the tokenizer. UINT32_MAX: it names none of the tokenizer's. The errors of
+ * ah_chat_open(), but for AH_E_UNSUPPORTED. */
+int ah_chat_end_token(uint32_t *ret_token, const struct ah_text_tokenizer *tokenizer, const char *path,
+                      struct ah_error *err);
 void ah_chat_close(struct ah_chat_model *model);
 
 /* Appends the conversation to `out`, which is unchanged on failure. AH_E_UNSUPPORTED: there are no messages, or the

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { FILE_MAX_BYTES = 64 << 20 };
@@ -237,6 +238,23 @@ int ah_chat_open(struct ah_chat_model **ret_model, const char *folder, struct ah
                           folder);
     rc = rc ? rc : ah_chat_find(&chat, says.template_text, says.template_size, says.template_path, err);
     rc = rc ? rc : ah_chat_model_new(ret_model, chat, &says, folder, err);
+    ah_chat_folder_release(&says);
+    return rc;
+}
+
+int ah_chat_end_token(uint32_t *ret_token, const struct ah_text_tokenizer *tokenizer, const char *path,
+                      struct ah_error *err)
+{
+    struct ah_chat_folder says = {0};
+    struct stat about;
+    char folder[PATH_MAX];
+    const bool is_folder = !stat(path, &about) && S_ISDIR(about.st_mode);
+    const char *slash = strrchr(path, '/');
+    const int length = is_folder ? (int)strlen(path) : slash ? (int)(slash - path) + 1 : 1;
+    if (snprintf(folder, sizeof folder, "%.*s", length, is_folder || slash ? path : ".") >= PATH_MAX)
+        return ah_error_set(err, AH_E_IO, "%.200s: the name is too long", path);
+    const int rc = ah_chat_folder_read(&says, folder, err);
+    *ret_token = !rc && says.eos ? ah_text_tokenizer_id(tokenizer, says.eos) : UINT32_MAX;
     ah_chat_folder_release(&says);
     return rc;
 }

@@ -56,21 +56,27 @@ struct making {
 
 /* ---- encoding ---- */
 
-/* Encodes the parts of a document, and ends it. */
+/* Adds a token of its own, if there is one. */
+static int add_token(struct ah_made_tokens *made, uint32_t token, bool learned, struct ah_error *err)
+{
+    if (token == UINT32_MAX)
+        return AH_OK;
+    ah_buffer_append(&made->learned, &(char){learned}, 1);
+    return ah_text_ids_add(&made->ids, token) && !made->learned.failed ? AH_OK : ah_error_memory(err);
+}
+
+/* Encodes the parts of a document, with tokens before and after them. Nothing predicts the first token. */
 static int encode_document(const struct ah_token_files_options *options, struct pending *pending)
 {
     struct ah_made_tokens *made = &pending->made;
     struct ah_error *err = &pending->err;
-    int rc = AH_OK;
+    const bool learns_all = pending->record.n && pending->record.parts[0].learned;
+    int rc = add_token(made, options->begin, learns_all, err);
     for (size_t i = 0; i < pending->record.n && !rc; i++) {
         const struct ah_record_part *part = &pending->record.parts[i];
         rc = ah_made_tokens_add(options->tokenizer, part->text, part->size, part->learned, made, err);
     }
-    if (!rc && options->end != UINT32_MAX) {
-        ah_buffer_append(&made->learned, &(char){1}, 1);
-        if (!ah_text_ids_add(&made->ids, options->end) || made->learned.failed)
-            rc = ah_error_memory(err);
-    }
+    rc = rc ? rc : add_token(made, options->end, true, err);
     rc = rc ? rc : ah_made_tokens_end(made, err);
     return rc && pending->record.place ? ah_error_prefix(err, rc, "%s", pending->record.place) : rc;
 }

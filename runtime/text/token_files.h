@@ -35,7 +35,7 @@ struct ah_token_files_options {
     size_t n_inputs;
     const char *folder;    /* made if it is missing */
     double held_out;       /* share of the documents, or of the end of each text: 0 to 0.5 */
-    uint32_t end;          /* id that ends each document; UINT32_MAX: none */
+    uint32_t begin, end;   /* ids that stand before and after each document; UINT32_MAX: none */
     uint64_t shard_tokens; /* a file gets no more, unless a document is longer; 0: 100 million */
     uint64_t align;        /* tokens of a sequence, which gets whole documents and padding; 0: no sequences */
     uint32_t padding;      /* id that fills sequences */

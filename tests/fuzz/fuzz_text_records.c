@@ -90,6 +90,7 @@ static void make(const char *input, const char *folder, unsigned choice)
                                                    .inputs = &input,
                                                    .n_inputs = 1,
                                                    .folder = folder,
+                                                   .begin = choice % 5 ? UINT32_MAX : 1,
                                                    .end = UINT32_MAX,
                                                    .shard_tokens = 400,
                                                    .align = choice / 6 % 2 ? 64 : 0,

@@ -75,6 +75,7 @@ static void make(const char *root, unsigned threads, uint64_t align, struct ah_m
                                                    .n_inputs = INPUTS,
                                                    .folder = folder,
                                                    .held_out = 0.01,
+                                                   .begin = UINT32_MAX,
                                                    .end = 0,
                                                    .align = align,
                                                    .mix = mix,

@@ -29,8 +29,11 @@ static void begin(struct files *files, uint64_t seq)
     *files = (struct files){.folder = "/tmp/ah-align-XXXXXX"};
     CHECK_OK(ah_text_tokenizer_open(&files->tokenizer, "tests/golden/tokenizers/gpt2", &err), err);
     assert_non_null(mkdtemp(files->folder));
-    files->options = (struct ah_token_files_options){
-        .tokenizer = files->tokenizer, .folder = files->folder, .align = seq, .padding = VOCABULARY - 1};
+    files->options = (struct ah_token_files_options){.tokenizer = files->tokenizer,
+                                                     .folder = files->folder,
+                                                     .begin = UINT32_MAX,
+                                                     .align = seq,
+                                                     .padding = VOCABULARY - 1};
     files->shards = (struct ah_shards){.options = &files->options, .name = "train"};
     CHECK_OK(ah_align_init(&files->align, &files->shards, &err), err);
 }

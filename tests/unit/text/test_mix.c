@@ -119,6 +119,7 @@ static struct ah_mix_input make_text(const char *root, const char *text, double 
                                                    .n_inputs = 1,
                                                    .folder = folder,
                                                    .held_out = held_out,
+                                                   .begin = UINT32_MAX,
                                                    .end = UINT32_MAX,
                                                    .mix = &mix};
     CHECK_OK(ah_token_files_make(&options, &made, &err), err);

@@ -215,7 +215,7 @@ def ids_of(program, folder, texts):
         for text in texts:
             file.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
     subprocess.run([program, "tokenize", os.path.join(folder, "in.jsonl"), "--model", os.path.join(folder, "tokenizer.json"),
-                    "-o", os.path.join(folder, "data"), "--end", "none", "-q"], check=True)
+                    "-o", os.path.join(folder, "data"), "--begin", "none", "--end", "none", "-q"], check=True)
     with open(os.path.join(folder, "data", "train-00000.bin"), "rb") as file:
         data = file.read()
     with open(os.path.join(folder, "data", "train-00000.bin.docs"), "rb") as file:

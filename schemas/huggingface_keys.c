@@ -116,6 +116,7 @@ const struct ah_huggingface_key ah_huggingface_keys[] = {
     {"_commit_hash", 0, NONE, 0, NONE},
     {"_name_or_path", 0, NONE, 0, NONE},
     {"_num_labels", 0, NONE, 0, NONE},
+    {"_sliding_window_pattern", 0, NONE, 0, NONE}, /* Gemma 3's is written, and not read */
     {"attn_implementation", 0, NONE, 0, NONE},
     {"bad_words_ids", 0, NONE, 0, NONE},
     {"begin_suppress_tokens", 0, NONE, 0, NONE},

@@ -311,6 +311,7 @@ def press(browser, key, **more):
 
 def check_keyboard(failures, browser):
     browser.script("document.querySelector('#timeline svg').focus()")
+    browser.settle()  # a focus that scrolls hides the tooltip
     said = []
     for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
         press(browser, key)

@@ -149,7 +149,10 @@ def check_use(failures, browser, rows):
                        and "tokens: " in said and "learning rate: " in said, f"tooltip of {name}: {said}")
         failures.equal(browser.script("return document.querySelectorAll('.curve .cursor').length"),
                        browser.script("return document.querySelectorAll('.curve').length"), "cursors in all charts")
+    middle_of(browser, "loss")  # else the focus scrolls, which hides the tooltip some frames later
+    browser.mouse("mouseMoved", 1, 1)
     browser.script("document.querySelector('[data-curve=loss] > svg').focus();")
+    browser.settle()
     for key, text in (("End", "step 12\n"), ("Home", "before the first step"), ("ArrowRight", "step 1\n")):
         browser.command("Input.dispatchKeyEvent", type="keyDown", key=key)
         browser.settle()

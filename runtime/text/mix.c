@@ -77,6 +77,17 @@ int ah_mix_save(const struct ah_mix *mix, const char *folder, struct ah_error *e
     return rc;
 }
 
+struct loading {
+    struct ah_arena *arena;
+    bool no_memory; /* a text could not be kept */
+};
+
+static const char *keep(struct loading *loading, const char *text)
+{
+    loading->no_memory |= !text;
+    return text;
+}
+
 /* Reads the number at the cursor; 0 if there is none. */
 static double take_number(struct ah_cursor *cursor)
 {
@@ -91,7 +102,7 @@ static double take_number(struct ah_cursor *cursor)
 }
 
 /* Reads the object at the cursor. False: it is none of ours. */
-static bool take_input(struct ah_cursor *cursor, struct ah_arena *arena, struct ah_mix_input *ret)
+static bool take_input(struct ah_cursor *cursor, struct loading *loading, struct ah_mix_input *ret)
 {
     static const char *const names[] = {"read", "documents", "tokens", "held_out_documents",
                                         "held_out_tokens"};
@@ -101,14 +112,14 @@ static bool take_input(struct ah_cursor *cursor, struct ah_arena *arena, struct 
     if (!ah_cursor_enter(cursor, '{'))
         return false;
     while (ah_cursor_next(cursor, '}')) {
-        const char *key = ah_cursor_key(cursor, arena);
+        const char *key = keep(loading, ah_cursor_key(cursor, loading->arena));
         size_t count = 0;
         while (key && count < sizeof names / sizeof *names && strcmp(names[count], key) != 0)
             count++;
         if (!key) {
             return false;
         } else if (!strcmp(key, "path") && ah_cursor_peek(cursor) == '"') {
-            ret->path = ah_cursor_text(cursor, arena);
+            ret->path = keep(loading, ah_cursor_text(cursor, loading->arena));
         } else if (!strcmp(key, "weight")) {
             ret->weight = take_number(cursor);
         } else if (count < sizeof names / sizeof *names) {
@@ -131,30 +142,31 @@ static size_t count_items(struct ah_cursor cursor)
     return n;
 }
 
-static bool take_inputs(struct ah_cursor *cursor, struct ah_arena *arena, struct ah_mix *mix)
+static bool take_inputs(struct ah_cursor *cursor, struct loading *loading, struct ah_mix *mix)
 {
     const size_t n = count_items(*cursor);
-    mix->inputs = n ? ah_arena_array(arena, n, sizeof *mix->inputs) : NULL;
+    mix->inputs = n ? ah_arena_array(loading->arena, n, sizeof *mix->inputs) : NULL;
+    loading->no_memory |= n && !mix->inputs;
     if (!mix->inputs || !ah_cursor_enter(cursor, '['))
         return false;
     for (size_t i = 0; ah_cursor_next(cursor, ']'); i++) {
         mix->inputs[i] = (struct ah_mix_input){0};
-        if (!take_input(cursor, arena, &mix->inputs[i]))
+        if (!take_input(cursor, loading, &mix->inputs[i]))
             return false;
     }
     mix->n = n;
     return true;
 }
 
-static bool take_mix(struct ah_cursor cursor, struct ah_arena *arena, struct ah_mix *mix)
+static bool take_mix(struct ah_cursor cursor, struct loading *loading, struct ah_mix *mix)
 {
     bool good = ah_cursor_enter(&cursor, '{');
     while (good && ah_cursor_next(&cursor, '}')) {
-        const char *key = ah_cursor_key(&cursor, arena);
+        const char *key = keep(loading, ah_cursor_key(&cursor, loading->arena));
         if (key && !strcmp(key, "seed"))
             good = ah_cursor_count(&cursor, &mix->seed);
         else if (key && !strcmp(key, "inputs"))
-            good = take_inputs(&cursor, arena, mix);
+            good = take_inputs(&cursor, loading, mix);
         else
             good = false;
     }
@@ -173,7 +185,8 @@ int ah_mix_load(struct ah_mix *ret_mix, const char *folder, struct ah_arena *are
     const struct ah_json_source source = {path, text.data ? text.data : "", text.size, 1};
     rc = rc ? rc : ah_json_scan(&source, &reason);
     const struct ah_cursor cursor = {source.text, source.text + source.size};
-    *ret_mix = rc || !take_mix(cursor, arena, &mix) ? (struct ah_mix){0} : mix;
+    struct loading loading = {.arena = arena};
+    *ret_mix = rc || !take_mix(cursor, &loading, &mix) ? (struct ah_mix){0} : mix;
     ah_buffer_release(&text);
-    return rc == AH_E_MEMORY ? ah_error_memory(err) : AH_OK;
+    return rc == AH_E_MEMORY || loading.no_memory ? ah_error_memory(err) : AH_OK;
 }

@@ -62,6 +62,7 @@ static bool find_key(const struct reading *reading, struct ah_cursor object, con
         return false;
     while (ah_cursor_next(&object, '}')) {
         const char *has = ah_cursor_key(&object, &reading->tokenizer->arena);
+        reading->tokenizer->no_memory |= !has;
         if (has && !strcmp(has, key)) {
             *ret_value = object;
             return ah_cursor_peek(&object) != 'n';
@@ -77,7 +78,9 @@ static const char *text_of(const struct reading *reading, struct ah_cursor objec
     struct ah_cursor value;
     if (!find_key(reading, object, key, &value) || ah_cursor_peek(&value) != '"')
         return NULL;
-    return ah_cursor_text(&value, &reading->tokenizer->arena);
+    const char *text = ah_cursor_text(&value, &reading->tokenizer->arena);
+    reading->tokenizer->no_memory |= !text;
+    return text;
 }
 
 static bool is_true(const struct reading *reading, struct ah_cursor object, const char *key, bool otherwise)
@@ -299,11 +302,15 @@ static int read_pair(const struct reading *reading, struct ah_cursor *list, char
     while (ah_cursor_next(list, ']')) {
         if (n == 2 || ah_cursor_peek(list) != '"')
             return broken(reading, "model.merges has an entry that is no pair");
-        pair[n++] = ah_cursor_text(list, arena);
+        pair[n] = ah_cursor_text(list, arena);
+        if (!pair[n++])
+            return ah_error_memory(reading->err);
     }
-    *ret_left = pair[0] ? ah_arena_strdup(arena, pair[0]) : NULL;
+    if (n < 2)
+        return broken(reading, "model.merges has an entry that is no pair");
+    *ret_left = ah_arena_strdup(arena, pair[0]);
     *ret_right = pair[1];
-    return *ret_left && *ret_right ? AH_OK : broken(reading, "model.merges has an entry that is no pair");
+    return *ret_left ? AH_OK : ah_error_memory(reading->err);
 }
 
 static int add_merge(const struct reading *reading, const char *left, const char *right, uint32_t rank)
@@ -513,6 +520,8 @@ int ah_text_tokenizer_open(struct ah_text_tokenizer **ret_tokenizer, const char 
     rc = rc ? rc : ah_file_read(file, FILE_MAX_BYTES, &text, err);
     rc = rc ? rc : read_all(&reading, &text);
     ah_buffer_release(&text);
+    if (tokenizer->no_memory) /* keys that seemed to be missing are not */
+        rc = ah_error_memory(err);
     if (rc)
         ah_text_tokenizer_close(tokenizer);
     else

@@ -139,6 +139,7 @@ struct ah_text_tokenizer {
     uint32_t letter_ids[256]; /* on_bytes: by byte */
     uint64_t largest;         /* id + 1 */
     uint32_t first;           /* the special token before a text; AH_TEXT_NONE: there is none */
+    bool no_memory;           /* a text of the file could not be kept */
 };
 
 /* Makes the index of the added tokens, which are sorted then. Returns false if there is no memory. */

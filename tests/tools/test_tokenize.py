@@ -291,6 +291,24 @@ class WithLibrary(Case):
         self.make(self.lines({"text": "two far"}), "--tokenizer", self.root, "--end", "four")
         self.assertEqual(read(self.out, "train-00000.bin"), ([1, 70000, 4], None, [0]))
 
+    def test_own_ends(self):
+        """What the tokenizer puts before a text, and the end that tokenizer_config.json names."""
+        path = self.tokenizer()
+        with open(path, encoding="utf-8") as file:
+            made = json.load(file)
+        made["post_processor"] = {
+            "type": "TemplateProcessing", "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+            "single": [{"SpecialToken": {"id": "is", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "special_tokens": {"is": {"id": "is", "ids": [3], "tokens": ["is"]}}}
+        self.put("tokenizer.json", json.dumps(made))
+        self.put("tokenizer_config.json", '{"eos_token": {"content": "four"}}')
+        record = self.lines({"prompt": "two", "completion": "and"})
+        self.make(record, "--tokenizer", self.root)
+        self.assertEqual(read(self.out, "train-00000.bin"), ([3, 1, 2, 4], [0, 0, 1, 1], [0]))
+        self.out += "2"
+        self.make(record, "--tokenizer", self.root, "--begin", "none", "--end", "none")
+        self.assertEqual(read(self.out, "train-00000.bin")[0], [1, 2])
+
     def test_no_end(self):
         self.make(self.lines({"text": "two"}), "--tokenizer", self.tokenizer(), "--end", "none")
         self.assertEqual(read(self.out, "train-00000.bin")[0], [1])

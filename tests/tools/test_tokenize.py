@@ -309,6 +309,17 @@ class WithLibrary(Case):
         self.make(record, "--tokenizer", self.root, "--begin", "none", "--end", "none")
         self.assertEqual(read(self.out, "train-00000.bin")[0], [1, 2])
 
+    def test_not_cut_or_padded(self):
+        path = self.tokenizer()
+        with open(path, encoding="utf-8") as file:
+            made = json.load(file)
+        made["truncation"] = {"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 0}
+        made["padding"] = {"strategy": {"Fixed": 9}, "direction": "Left", "pad_to_multiple_of": None, "pad_id": 0,
+                           "pad_type_id": 0, "pad_token": "[unk]"}
+        self.put("tokenizer.json", json.dumps(made))
+        self.make(self.lines({"text": "two and four"}), "--tokenizer", self.root)
+        self.assertEqual(read(self.out, "train-00000.bin")[0], [1, 2, 4, 5])
+
     def test_no_end(self):
         self.make(self.lines({"text": "two"}), "--tokenizer", self.tokenizer(), "--end", "none")
         self.assertEqual(read(self.out, "train-00000.bin")[0], [1])

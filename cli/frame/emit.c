@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Emit: JSON for other programs, value by value.
+ */
 #include "cli/frame/emit.h"
 
 #include "schemas/json.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Mix: draws copies of documents; writes and reads inputs.json.
+ */
 #include "runtime/text/mix.h"
 
 #include "base/buffer.h"

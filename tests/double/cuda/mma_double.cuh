@@ -57,7 +57,8 @@ struct mma_part {
 };
 
 /* Writes registers only, so sanitizers need not check it. */
-static __attribute__((no_sanitize("address", "undefined", "thread"))) void mma_multiply_all(void *const lanes[EMULATOR_WARP], unsigned mask)
+__attribute__((no_sanitize("address", "undefined", "thread"))) static void
+mma_multiply_all(void *const lanes[EMULATOR_WARP], unsigned mask)
 {
     float a[16][16], b[16][8];
     if (mask != 0xffffffffu)

@@ -49,8 +49,8 @@ static float *gather(const void *from, const struct layout *layout, bool k_goes_
     return to;
 }
 
-/* Sums over what gather() has copied, where tests spend their time: optimised, and not checked under sanitizers. What
- * comes from outside is read and written by gather() and finish(), which are. */
+/* Sums over what gather() has copied, where tests spend their time: not checked by sanitizers. All that reads or writes
+ * memory from outside is: gather(), finish(), dot_in_parts(). */
 #define SUM_OF_COPIES __attribute__((no_sanitize("address", "undefined", "thread"))) static
 
 SUM_OF_COPIES float dot(const float *a, const float *b, uint64_t k)
@@ -76,7 +76,7 @@ SUM_OF_COPIES float dot_in_sums(const float *a, const float *b, uint64_t k)
     return sums[0];
 }
 
-SUM_OF_COPIES float dot_in_parts(const float *a, const float *b, uint64_t k, float *partial)
+static float dot_in_parts(const float *a, const float *b, uint64_t k, float *partial)
 {
     uint64_t part = (k + SPLITS - 1) / SPLITS;
     float sum = 0;

@@ -55,9 +55,9 @@ static int add_warning(struct ah_huggingface_conversion *conversion, const char 
 }
 
 /* Refuses model classes with another head, which have other tensors. null and [] mean the family's own class. */
-static int check_architectures(const struct ah_huggingface_conversion *conversion, const cJSON *list)
+static int check_architectures(const struct ah_huggingface_conversion *conversion, const cJSON *list,
+                               const char *known)
 {
-    const char *known = ah_huggingface_families[conversion->family].architecture;
     if (!cJSON_IsArray(list) && !cJSON_IsNull(list))
         return ah_huggingface_refuse(conversion, list->string, "is not a list");
     const cJSON *item;
@@ -71,6 +71,20 @@ static int check_architectures(const struct ah_huggingface_conversion *conversio
     return AH_OK;
 }
 
+/* Finds the family of a model of text. */
+static int find_text_family(struct ah_huggingface_conversion *conversion, const char *type)
+{
+    for (unsigned i = 0; ah_words_family[i]; i++)
+        if (strcmp(ah_words_family[i], type) == 0) {
+            conversion->family = (enum ah_family)i;
+            return AH_OK;
+        }
+    return ah_huggingface_refuse_text(
+        conversion, "model_type", type,
+        "is not supported; use gpt2, llama, mistral, qwen2, qwen3, olmo2, smollm3, phi3, gemma2, gemma3 "
+        "or gemma3_text");
+}
+
 /* Handles a key that no field reads. */
 static int meet_other_key(void *context, const struct cJSON *member)
 {
@@ -79,7 +93,25 @@ static int meet_other_key(void *context, const struct cJSON *member)
     int effect = key ? ah_huggingface_key_effect(key, conversion->family) : AH_HUGGINGFACE_COMPUTED;
     if (effect == AH_HUGGINGFACE_COMPUTED || effect == AH_HUGGINGFACE_DROPOUT)
         return add_warning(conversion, member->string, "is unknown and was ignored");
-    return effect == AH_HUGGINGFACE_CLASS ? check_architectures(conversion, member) : AH_OK;
+    return effect == AH_HUGGINGFACE_CLASS
+               ? check_architectures(conversion, member,
+                                     ah_huggingface_families[conversion->family].architecture)
+               : AH_OK;
+}
+
+/* Refuses a key whose value changes the model in a way that is not supported, or warns that it has no effect. */
+static int check_key(struct ah_huggingface_conversion *conversion, const cJSON *key, int effect)
+{
+    if (ah_huggingface_key_refused(effect, key))
+        return ah_huggingface_refuse(
+            conversion, key->string,
+            effect == AH_HUGGINGFACE_QUANTISED
+                ? "the weights are quantised, but autohete trains in bf16 or fp32; use the model from "
+                  "before quantisation"
+                : "this setting changes the model and is not supported");
+    return !cJSON_IsNull(key) && effect == AH_HUGGINGFACE_WARNED
+               ? add_warning(conversion, key->string, "has no effect in this family")
+               : AH_OK;
 }
 
 static int effect_of(const struct ah_huggingface_conversion *conversion, const char *key)
@@ -97,20 +129,43 @@ static bool is_null(const struct ah_huggingface_conversion *conversion, const ch
     return cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(conversion->tree, key));
 }
 
+/* Finds the family, and the object that describes the model of text, in the file or inside it. */
 static int find_family(struct ah_huggingface_conversion *conversion)
 {
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(conversion->tree, "model_type");
     if (!cJSON_IsString(type))
         return ah_huggingface_refuse(conversion, "model_type", "is not text");
-    for (unsigned i = 0; ah_words_family[i]; i++)
-        if (strcmp(ah_words_family[i], type->valuestring) == 0) {
-            conversion->family = (enum ah_family)i;
-            return AH_OK;
-        }
-    return ah_huggingface_refuse_text(
-        conversion, "model_type", type->valuestring,
-        "is not supported; use gpt2, llama, mistral, qwen2, qwen3, olmo2, smollm3, phi3, gemma2 "
-        "or gemma3_text");
+    if (strcmp(type->valuestring, "gemma3") != 0)
+        return find_text_family(conversion, type->valuestring);
+    conversion->outer = conversion->tree;
+    conversion->tree = cJSON_GetObjectItemCaseSensitive(conversion->outer, "text_config");
+    conversion->family = AH_FAMILY_GEMMA3;
+    type = cJSON_GetObjectItemCaseSensitive(conversion->tree, "model_type");
+    if (!cJSON_IsObject(conversion->tree))
+        return ah_huggingface_refuse(conversion, "text_config", "is missing; it describes the model of text");
+    if (type && (!cJSON_IsString(type) || strcmp(type->valuestring, ah_words_family[AH_FAMILY_GEMMA3]) != 0))
+        return ah_huggingface_refuse(conversion, "text_config.model_type", "must be gemma3_text in gemma3");
+    return AH_OK;
+}
+
+/* Sets the sizes that the text part of gemma3 has if its file leaves them out. Others must state theirs. */
+static int fill_sizes(struct ah_huggingface_conversion *conversion)
+{
+    struct ah_huggingface_config *config = &conversion->config;
+    const struct {
+        const char *key;
+        uint64_t *size, gemma3;
+    } sizes[] = {
+        {"hidden_size", &config->width, 2304},       {"num_hidden_layers", &config->layers, 26},
+        {"num_attention_heads", &config->heads, 8},  {"intermediate_size", &config->mlp_width, 9216},
+        {"vocab_size", &config->vocabulary, 262208}, {"max_position_embeddings", &config->positions, 131072}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && conversion->family != AH_FAMILY_GPT2; i++) {
+        if (!*sizes[i].size && !conversion->outer)
+            return ah_huggingface_refuse(conversion, sizes[i].key, "is missing");
+        if (!*sizes[i].size)
+            *sizes[i].size = sizes[i].gemma3;
+    }
+    return AH_OK;
 }
 
 static int read_config(struct ah_huggingface_conversion *conversion)
@@ -119,13 +174,50 @@ static int read_config(struct ah_huggingface_conversion *conversion)
                                conversion};
     for (const cJSON *child = conversion->tree->child; child; child = child->next)
         conversion->max_warnings++;
+    for (const cJSON *child = conversion->outer ? conversion->outer->child : NULL; child; child = child->next)
+        conversion->max_warnings++;
     conversion->max_warnings += 32; /* room for keys inside rope and for dropout */
     conversion->warnings =
         ah_arena_array(conversion->arena, conversion->max_warnings, sizeof *conversion->warnings);
     if (!conversion->warnings)
         return ah_error_memory(conversion->err);
-    return ah_reader_group(&reader, NULL, ah_huggingface_families[conversion->family].table, conversion->tree,
-                           &conversion->config);
+    const int rc = ah_reader_group(&reader, NULL, ah_huggingface_families[conversion->family].table,
+                                   conversion->tree, &conversion->config);
+    return rc ? rc : fill_sizes(conversion);
+}
+
+/* Checks what a model that reads images has beside its text_config. It decides whether the head is tied. */
+static int check_outer(struct ah_huggingface_conversion *conversion)
+{
+    static const char *const own[] = {"boi_token_index",     "eoi_token_index", "image_token_index",
+                                      "mm_tokens_per_image", "text_config",     "vision_config"};
+    const cJSON *tied = cJSON_GetObjectItemCaseSensitive(conversion->outer, "tie_word_embeddings");
+    int rc = AH_OK;
+    if (!conversion->outer)
+        return AH_OK;
+    for (const cJSON *child = conversion->outer->child; child && !rc; child = child->next) {
+        const struct ah_huggingface_key *key = ah_huggingface_key_find(child->string);
+        size_t i = 0;
+        while (i < sizeof own / sizeof *own && strcmp(own[i], child->string) != 0)
+            i++;
+        if (i < sizeof own / sizeof *own)
+            continue;
+        if (!key)
+            rc = add_warning(conversion, child->string, "is unknown and was ignored");
+        else if (strcmp(key->name, "architectures") == 0)
+            rc = check_architectures(conversion, child, "Gemma3ForConditionalGeneration");
+        else
+            rc = check_key(conversion, child, ah_huggingface_key_effect(key, AH_FAMILY_GEMMA3));
+    }
+    if (!rc && tied && !cJSON_IsTrue(tied))
+        rc = ah_huggingface_refuse(conversion, "tie_word_embeddings", "must be true in gemma3");
+    if (!rc && conversion->config.logit_cap > 0)
+        rc = ah_huggingface_refuse(conversion, "text_config.final_logit_softcapping",
+                                   "is not applied in gemma3");
+    return rc ? rc
+              : add_warning(
+                    conversion, "vision_config",
+                    "only the model of text is trained and saved, without the part that reads images");
 }
 
 /* Checks every key against the table of keys, whether or not a field reads it. */
@@ -138,19 +230,11 @@ static int check_keys(struct ah_huggingface_conversion *conversion)
         char what[64];
         if (!key)
             continue;
-        const int effect = ah_huggingface_key_effect(key, conversion->family);
         if (cJSON_IsNull(child) && key->families & family & ~key->nullable) {
             snprintf(what, sizeof what, "null has no meaning in %s", ah_words_family[conversion->family]);
             rc = ah_huggingface_refuse(conversion, child->string, what);
-        } else if (ah_huggingface_key_refused(effect, child))
-            rc = ah_huggingface_refuse(
-                conversion, child->string,
-                effect == AH_HUGGINGFACE_QUANTISED
-                    ? "the weights are quantised, but autohete trains in bf16 or fp32; use the model from "
-                      "before quantisation"
-                    : "this setting changes the model and is not supported");
-        else if (!cJSON_IsNull(child) && effect == AH_HUGGINGFACE_WARNED)
-            rc = add_warning(conversion, child->string, "has no effect in this family");
+        } else
+            rc = check_key(conversion, child, ah_huggingface_key_effect(key, conversion->family));
     }
     return rc;
 }
@@ -375,6 +459,7 @@ static void convert_plain(struct ah_huggingface_conversion *conversion)
         config->attention_bias && effect_of(conversion, "attention_bias") == AH_HUGGINGFACE_COMPUTED;
     model->generator = "autohete " AUTOHETE_VERSION;
     model->family = conversion->family;
+    model->multimodal = conversion->outer != NULL;
     model->layers = config->layers;
     model->width = config->width;
     model->mlp_width = config->mlp_width ? config->mlp_width : 4 * config->width;
@@ -393,7 +478,8 @@ static void convert_plain(struct ah_huggingface_conversion *conversion)
     model->qk_norm = family->qk_norm;
     model->qk_norm_whole = family->qk_norm_whole;
     model->embedding_scaled = family->scaled_embedding;
-    model->tied = ah_huggingface_has(conversion, "tie_word_embeddings") ? config->tied : family->tied;
+    model->tied = ah_huggingface_has(conversion, "tie_word_embeddings") && !conversion->outer ? config->tied
+                                                                                              : family->tied;
     model->initializer_range = config->initializer_range;
     model->dropout =
         fmax(config->attention_dropout, effect_of(conversion, "resid_pdrop") == AH_HUGGINGFACE_DROPOUT
@@ -443,7 +529,9 @@ static const char *their_name(const struct ah_model *model, const struct cJSON *
 {
     static const struct other_name names[] = {{"kv_heads", "n_head", "num_key_value_heads"},
                                               {"layers", "n_layer", "num_hidden_layers"}};
-    const struct cJSON *scaling = cJSON_GetObjectItemCaseSensitive(tree, "rope_scaling");
+    const struct cJSON *inside =
+        model->multimodal ? cJSON_GetObjectItemCaseSensitive(tree, "text_config") : tree;
+    const struct cJSON *scaling = cJSON_GetObjectItemCaseSensitive(inside, "rope_scaling");
     if (length == strlen("rope") && strncmp(ours, "rope", length) == 0)
         return scaling && scaling->child ? "rope_scaling" : "rope_parameters";
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -476,6 +564,7 @@ int ah_huggingface_read(struct ah_arena *arena, const char *name, const struct c
     static int (*const steps[])(struct ah_huggingface_conversion *) = {find_family,
                                                                        read_config,
                                                                        check_keys,
+                                                                       check_outer,
                                                                        convert_heads,
                                                                        convert_activation,
                                                                        ah_huggingface_convert_rope,

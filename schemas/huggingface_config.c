@@ -12,6 +12,12 @@ enum { QWEN_MAX_WINDOW_LAYERS = 28 };
     {                                                                                                        \
         .name = key, AH_COUNT_AT(ah_huggingface_config, member), .min = 1, .max = (limit)                    \
     }
+/* one without which only the text part of gemma3 has a default (huggingface.c) */
+#define PERHAPS_SIZE(key, member, limit)                                                                     \
+    {                                                                                                        \
+        .name = key, AH_COUNT_AT(ah_huggingface_config, member), .flags = AH_FIELD_OPTIONAL, .min = 1,       \
+        .max = (limit)                                                                                       \
+    }
 #define OPTIONAL_SIZE(key, member, least, limit, absent)                                                     \
     {                                                                                                        \
         .name = key, AH_COUNT_AT(ah_huggingface_config, member), .flags = OPTIONAL, .min = (least),          \
@@ -109,13 +115,13 @@ static const struct ah_field_table gpt2_table = {
     .name = "gpt2", .bytes = sizeof(struct ah_huggingface_config), .fields = gpt2_fields};
 
 static const struct ah_field llama_fields[] = {
-    {.name = "model_type", AH_TEXT_AT(ah_huggingface_config, model_type)},
-    SIZE("hidden_size", width, 1048576),
-    SIZE("num_hidden_layers", layers, 10000),
-    SIZE("num_attention_heads", heads, 65536),
-    SIZE("intermediate_size", mlp_width, 16777216),
-    SIZE("vocab_size", vocabulary, 268435456),
-    SIZE("max_position_embeddings", positions, 268435456),
+    {.name = "model_type", AH_TEXT_AT(ah_huggingface_config, model_type), .flags = AH_FIELD_OPTIONAL},
+    PERHAPS_SIZE("hidden_size", width, 1048576),
+    PERHAPS_SIZE("num_hidden_layers", layers, 10000),
+    PERHAPS_SIZE("num_attention_heads", heads, 65536),
+    PERHAPS_SIZE("intermediate_size", mlp_width, 16777216),
+    PERHAPS_SIZE("vocab_size", vocabulary, 268435456),
+    PERHAPS_SIZE("max_position_embeddings", positions, 268435456),
     OPTIONAL_SIZE("num_key_value_heads", kv_heads, 1, 65536, 0),
     OPTIONAL_SIZE("head_dim", head_dim, 1, 65536, 0),
     OPTIONAL_TEXT("hidden_act", activation),

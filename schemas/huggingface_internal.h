@@ -135,7 +135,8 @@ bool ah_huggingface_key_refused(int effect, const struct cJSON *value);
 struct ah_huggingface_conversion {
     struct ah_arena *arena;
     const char *name;
-    const struct cJSON *tree;
+    const struct cJSON *tree;  /* the object that describes the model of text */
+    const struct cJSON *outer; /* the whole file's object if the model also reads images; else NULL */
     struct ah_huggingface_config config;
     enum ah_family family;
     struct ah_model *model;

@@ -231,6 +231,11 @@ static const struct ah_field model_fields[] = {
      .form = AH_TEXT_NAME,
      .about = "Short name of the model."},
     AH_ROW_WORD(ah_model, family, ah_words_family, "The family whose weight names and structure it has."),
+    {.name = "multimodal",
+     AH_BOOL_AT(ah_model, multimodal),
+     .flags = AH_FIELD_OPTIONAL,
+     .about =
+         "It is the text part of a model that reads images, too; files of adapters name its tensors so."},
     AH_ROW_COUNT(ah_model, layers, 1, 10000, "Transformer blocks."),
     AH_ROW_COUNT(ah_model, width, 1, 1048576, "Width of the residual stream."),
     AH_ROW_COUNT(ah_model, heads, 1, 65536, "Query heads."),
@@ -357,6 +362,7 @@ static const struct ah_rule model_rules[] = {
     {"window_rope", NULL, AH_RULE_REQUIRES, "window", NULL, "is missing; window_rope needs it"},
     {"window_rope", NULL, AH_RULE_REQUIRES, "rope", NULL, "is missing; window_rope needs it"},
     {"qk_norm_whole", "true", AH_RULE_IS, "qk_norm", "true", "must be true; qk_norm_whole needs it"},
+    {"multimodal", "true", AH_RULE_IS, "family", "gemma3_text", "must be gemma3_text; multimodal needs it"},
 #define IS(family, field, word)                                                                              \
     {                                                                                                        \
         "family", family, AH_RULE_IS, field, word, "must be " word " in " family                             \

@@ -99,6 +99,7 @@ struct ah_model {
     const char *generator;
     const char *name;
     enum ah_family family;
+    bool multimodal; /* the text part of a model that reads images, too */
     uint64_t layers;
     uint64_t width;
     uint64_t heads;

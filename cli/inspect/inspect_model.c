@@ -111,7 +111,8 @@ static void put_facts(struct ah_cli *cli, const struct ah_model *model)
     char digits[DIGITS_MAX];
     struct ah_table facts = ah_inspect_facts(cli);
     ah_table_cell(&facts, "model");
-    ah_table_cell(&facts, "%s (%s)", model->name, ah_words_family[model->family]);
+    ah_table_cell(&facts, "%s (%s%s)", model->name, ah_words_family[model->family],
+                  model->multimodal ? ", the text part of a model that reads images" : "");
     ah_table_cell(&facts, "parameters");
     ah_table_cell(&facts, "%s", print_exact(digits, ah_model_parameters(model)));
     ah_table_cell(&facts, "layers");

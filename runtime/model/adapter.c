@@ -96,9 +96,12 @@ static uint32_t whole_of(const struct ah_model *model, uint64_t block, uint32_t 
     return trained & ~(ah_model_block_kind(model, block) == AH_BLOCK_LAYER ? adapters_of(model) : 0);
 }
 
-static void cut_to_module(char *name)
+/* Writes the name of the part's module in the model of the library. */
+static void name_module(const struct ah_model *model, const struct ah_names_part *part,
+                        char ret_name[AH_NAMES_NAME_MAX])
 {
-    *strrchr(name, '.') = '\0';
+    ah_names_spell(model, ah_names_spellings(model), part->name, ret_name);
+    *strrchr(ret_name, '.') = '\0';
 }
 
 /* Checks a part that is trained whole against the other parts of its module, and against adapters. */
@@ -106,8 +109,7 @@ static int check_part(const struct ah_model *model, const struct ah_names_part *
                       uint32_t whole, bool adapted, struct ah_error *err)
 {
     char module[AH_NAMES_NAME_MAX], other[AH_NAMES_NAME_MAX];
-    memcpy(module, parts[i].name, sizeof module);
-    cut_to_module(module);
+    name_module(model, &parts[i], module);
     if (adapted && has_adapter(model, module))
         return ah_error_set(
             err, AH_E_UNSUPPORTED,
@@ -115,8 +117,7 @@ static int check_part(const struct ah_model *model, const struct ah_names_part *
             "leave one out: '--train', '--lora-on'",
             parts[i].name);
     for (size_t k = 0; k < n; k++) {
-        memcpy(other, parts[k].name, sizeof other);
-        cut_to_module(other);
+        name_module(model, &parts[k], other);
         if (!strcmp(module, other) && !(whole >> parts[k].tensor & 1))
             return ah_error_set(
                 err, AH_E_UNSUPPORTED,
@@ -148,17 +149,17 @@ int ah_adapter_check_trained(const struct ah_model *model, const uint32_t *train
 static void put_modules(const struct ah_model *model, const uint32_t *trained, struct ah_buffer *out)
 {
     struct ah_names_part parts[AH_NAMES_PARTS_MAX];
-    char last[AH_NAMES_NAME_MAX] = "";
+    char module[AH_NAMES_NAME_MAX], last[AH_NAMES_NAME_MAX] = "";
     for (uint64_t block = 0; block < ah_model_blocks(model); block++) {
         const uint32_t whole = whole_of(model, block, trained[block]);
         const size_t n = whole ? ah_names_parts(model, block, parts) : 0;
         for (size_t i = 0; i < n; i++) {
             if (!(whole >> parts[i].tensor & 1))
                 continue;
-            cut_to_module(parts[i].name);
-            if (strcmp(parts[i].name, last) != 0)
-                put_list_item(out, !last[0], parts[i].name);
-            memcpy(last, parts[i].name, sizeof last);
+            name_module(model, &parts[i], module);
+            if (strcmp(module, last) != 0)
+                put_list_item(out, !last[0], module);
+            memcpy(last, module, sizeof last);
         }
     }
     if (trains_tied_table(model, trained))
@@ -176,11 +177,13 @@ int ah_adapter_print(const struct ah_model *model, const uint32_t *trained, cons
     ah_buffer_puts(&compact, "{\"base_model_name_or_path\":");
     if (!base || !ah_json_put_text(&compact, base))
         ah_buffer_puts(&compact, "null");
-    ah_buffer_printf(&compact,
-                     ",\"bias\":\"none\",\"ensure_weight_tying\":%s,\"fan_in_fan_out\":%s,\"inference_mode\":"
-                     "true,\"layers_to_transform\":",
-                     trains_tied_table(model, trained) ? "true" : "false",
-                     model->family == AH_FAMILY_GPT2 ? "true" : "false");
+    ah_buffer_printf(
+        &compact,
+        ",\"bias\":\"none\",\"ensure_weight_tying\":%s,%s\"fan_in_fan_out\":%s,\"inference_mode\":"
+        "true,\"layers_to_transform\":",
+        trains_tied_table(model, trained) ? "true" : "false",
+        model->multimodal ? "\"exclude_modules\":\".*vision_tower.*\"," : "",
+        model->family == AH_FAMILY_GPT2 ? "true" : "false");
     put_layers(model, trained, &compact);
     ah_buffer_puts(&compact, ",\"lora_alpha\":");
     ah_json_put_number(&compact, lora->alpha);

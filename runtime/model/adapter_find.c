@@ -80,7 +80,7 @@ static int find_tensors(const struct finding *finding, uint64_t block, uint32_t 
         ah_model_tensors(&finding->model, ah_model_block_kind(&finding->model, block), tensors);
     for (size_t i = 0; i < n; i++) {
         if (!tensors[parts[i].tensor].adapter)
-            ah_names_in_adapter(&parts[i]);
+            ah_names_in_adapter(&finding->model, &parts[i]);
         const bool has = ah_safetensors_find(&finding->files, parts[i].name);
         some |= (uint32_t)has << parts[i].tensor;
         lacks |= (uint32_t)!has << parts[i].tensor;

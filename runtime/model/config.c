@@ -338,8 +338,10 @@ int ah_config_print(const struct ah_model *model, enum ah_dtype dtype, struct ah
                     struct ah_error *err)
 {
     struct ah_buffer compact = {0}, text = {0};
+    struct ah_model alone = *model; /* a text part is saved as a model of its own */
     const struct print print = {model, dtype, &compact};
     struct difference first;
+    alone.multimodal = false;
     ah_buffer_puts(&compact, "{");
     if (model->family == AH_FAMILY_GPT2)
         put_gpt2(&print);
@@ -349,7 +351,7 @@ int ah_config_print(const struct ah_model *model, enum ah_dtype dtype, struct ah
     if (!compact.failed)
         ah_json_layout(&text, compact.data);
     int rc = compact.failed || text.failed ? ah_error_memory(err)
-                                           : first_difference(model, "config.json", &text, &first, err);
+                                           : first_difference(&alone, "config.json", &text, &first, err);
     if (!rc && first.path[0])
         rc = ah_error_set(
             err, AH_E_UNSUPPORTED,

@@ -137,7 +137,7 @@ void ah_safetensors_release(struct ah_safetensors *files);
 struct ah_safetensors_spec {
     const char *name; /* borrowed until the writer is open */
     size_t n_shape;
-    uint64_t shape[2];
+    uint64_t shape[AH_SAFETENSORS_DIMENSIONS_MAX];
 };
 
 /* A file being written. Its tensors may be written in any order and in pieces, each element once. Equal tensors and

@@ -34,7 +34,10 @@ static int fail_write(struct ah_error *err, const char *path)
 
 static uint64_t elements_of(const struct ah_safetensors_spec *spec)
 {
-    return spec->shape[0] * (spec->n_shape == 2 ? spec->shape[1] : 1);
+    uint64_t elements = 1;
+    for (size_t i = 0; i < spec->n_shape; i++)
+        elements *= spec->shape[i];
+    return elements;
 }
 
 static int compare_specs(const void *a, const void *b)
@@ -49,10 +52,9 @@ static void put_tensor(struct ah_buffer *out, const struct ah_safetensors_spec *
     bool text = ah_json_put_text(out, spec->name);
     assert(text || out->failed);
     (void)text;
-    ah_buffer_printf(out, ":{\"dtype\":\"%s\",\"shape\":[%" PRIu64, dtype == AH_BF16 ? "BF16" : "F32",
-                     spec->shape[0]);
-    if (spec->n_shape == 2)
-        ah_buffer_printf(out, ",%" PRIu64, spec->shape[1]);
+    ah_buffer_printf(out, ":{\"dtype\":\"%s\",\"shape\":[", dtype == AH_BF16 ? "BF16" : "F32");
+    for (size_t i = 0; i < spec->n_shape; i++)
+        ah_buffer_printf(out, "%s%" PRIu64, i ? "," : "", spec->shape[i]);
     ah_buffer_printf(out, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", begin, end);
 }
 

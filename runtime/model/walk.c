@@ -85,12 +85,12 @@ static int visit_part_of(struct walking *walking, uint64_t block, struct ah_name
     if (!is_visited(walk, block, part->tensor, tensor->tensor.adapter))
         return AH_OK;
     if (walk->trained && !tensor->tensor.adapter)
-        ah_names_in_adapter(part);
+        ah_names_in_adapter(walk->model, part);
     int rc = visit_part(walking, block, part, tensor->first);
     if (rc || !is_copied(walk, block, part->tensor))
         return rc;
     snprintf(part->name, sizeof part->name, "%s", ah_names_head());
-    ah_names_in_adapter(part);
+    ah_names_in_adapter(walk->model, part);
     return visit_part(walking, block, part, tensor->first);
 }
 

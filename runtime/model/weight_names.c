@@ -109,6 +109,22 @@ static const char head_ours[] = "head.weight", head_theirs[] = "lm_head.weight";
 /* What comes before all names in files of adapters. */
 static const char in_adapter[] = "base_model.model.";
 
+/* Names that are not yet for files of adapters are shorter than this, so that what is added there fits. */
+enum { PLAIN_MAX = AH_NAMES_NAME_MAX - sizeof in_adapter - sizeof "language_model." };
+
+/* The spellings of names. A model that reads images has those of transformers since version 4.52, those before that and
+ * of published files, and those of its text part alone. */
+static const struct ah_names_spelling gpt2_spellings[] = {{"transformer.", ""}, {"", ""}, {NULL, NULL}};
+static const struct ah_names_spelling spellings[] = {{"model.", ""}, {"", ""}, {NULL, NULL}};
+static const struct ah_names_spelling multimodal_spellings[] = {{"model.language_model.", ""},
+                                                                {"language_model.model.", "language_model."},
+                                                                {"model.", ""},
+                                                                {"", ""},
+                                                                {NULL, NULL}};
+
+/* What a model that reads images has beside its text part, after "model." or without. */
+static const char *const outside[] = {"vision_tower.", "multi_modal_projector."};
+
 struct family {
     const char *prefix;
     const char *layers; /* text before the number of a layer */
@@ -128,6 +144,15 @@ static const struct family families[] = {
     [AH_FAMILY_GEMMA2] = {"model.", "layers.", gemma_rows, {"rotary_emb.inv_freq", NULL}},
     [AH_FAMILY_GEMMA3] = {"model.", "layers.", gemma_rows, {"rotary_emb.inv_freq", NULL}},
 };
+
+/* Writes one text after the other. */
+static void join(const char *first, const char *second, char ret_text[AH_NAMES_NAME_MAX])
+{
+    const size_t n = strlen(first), rest = strlen(second);
+    assert(n + rest < AH_NAMES_NAME_MAX);
+    memcpy(ret_text, first, n);
+    memcpy(ret_text + n, second, rest + 1);
+}
 
 /* The row of a matrix that may have an adapter. */
 static const struct row *row_of(const struct ah_model *model, enum ah_lora matrix)
@@ -161,12 +186,11 @@ const char *ah_names_module(const struct ah_model *model, enum ah_lora matrix,
     return ret_name;
 }
 
-void ah_names_in_adapter(struct ah_names_part *part)
+void ah_names_in_adapter(const struct ah_model *model, struct ah_names_part *part)
 {
-    const size_t prefix = sizeof in_adapter - 1, length = strlen(part->name);
-    assert(prefix + length < sizeof part->name);
-    memmove(part->name + prefix, part->name, length + 1);
-    memcpy(part->name, in_adapter, prefix);
+    char spelled[AH_NAMES_NAME_MAX];
+    ah_names_spell(model, ah_names_spellings(model), part->name, spelled);
+    join(in_adapter, spelled, part->name);
 }
 
 static void put_name(const struct ah_model *model, uint64_t block, const char *theirs,
@@ -235,7 +259,7 @@ static size_t put_adapters(const struct ah_model *model, uint64_t block, const s
         part->shape[0] = part->rows;
         part->shape[1] = part->cols;
         put_name(model, block, theirs, part->name);
-        ah_names_in_adapter(part);
+        ah_names_in_adapter(model, part);
         row += part->rows;
     }
     return n;
@@ -270,12 +294,61 @@ const char *ah_names_prefix(enum ah_family family)
     return families[family].prefix;
 }
 
-bool ah_names_is_table(enum ah_family family, const char *name)
+const struct ah_names_spelling *ah_names_spellings(const struct ah_model *model)
 {
-    const char *prefix = families[family].prefix;
+    return model->multimodal                 ? multimodal_spellings
+           : model->family == AH_FAMILY_GPT2 ? gpt2_spellings
+                                             : spellings;
+}
+
+void ah_names_spell(const struct ah_model *model, const struct ah_names_spelling *spelling, const char *name,
+                    char ret_name[AH_NAMES_NAME_MAX])
+{
+    const char *prefix = families[model->family].prefix;
     const size_t length = strlen(prefix);
-    return !strcmp(strncmp(name, prefix, length) == 0 ? name + length : name,
-                   families[family].rows[0].theirs);
+    const bool is_head = strcmp(name, head_theirs) == 0, is_plain = strncmp(name, prefix, length) == 0;
+    join(is_head    ? spelling->head
+         : is_plain ? spelling->prefix
+                    : "",
+         name + (is_plain ? length : 0), ret_name);
+}
+
+bool ah_names_unspell(const struct ah_model *model, const char *name, char ret_name[AH_NAMES_NAME_MAX])
+{
+    const char *prefix = families[model->family].prefix;
+    for (const struct ah_names_spelling *i = ah_names_spellings(model); i->prefix; i++) {
+        const size_t length = strlen(i->prefix), before = strlen(i->head);
+        if (strncmp(name, i->head, before) == 0 && strcmp(name + before, head_theirs) == 0) {
+            join("", head_theirs, ret_name);
+            return true;
+        }
+        if (strncmp(name, i->prefix, length) == 0) {
+            const bool fits = strlen(prefix) + strlen(name + length) < PLAIN_MAX;
+            if (fits)
+                join(prefix, name + length, ret_name);
+            return fits;
+        }
+    }
+    return false;
+}
+
+bool ah_names_is_outside(const struct ah_model *model, const char *name)
+{
+    static const char prefix[] = "model.";
+    if (strncmp(name, prefix, sizeof prefix - 1) == 0)
+        name += sizeof prefix - 1;
+    for (size_t i = 0; i < sizeof outside / sizeof *outside && model->multimodal; i++)
+        if (strncmp(name, outside[i], strlen(outside[i])) == 0)
+            return true;
+    return false;
+}
+
+bool ah_names_is_table(const struct ah_model *model, const char *name)
+{
+    char plain[AH_NAMES_NAME_MAX];
+    return !ah_names_is_outside(model, name) && ah_names_unspell(model, name, plain) &&
+           strcmp(plain + strlen(families[model->family].prefix), families[model->family].rows[0].theirs) ==
+               0;
 }
 
 const char *ah_names_head(void)

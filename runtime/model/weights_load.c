@@ -19,23 +19,19 @@ struct load {
     const char *path;
     const struct ah_weights_sink *sink;
     struct ah_safetensors files;
-    size_t skipped; /* bytes to skip in names of parts: the prefix, if the files leave it out */
-    bool *used;     /* by tensor of the files: true if a part has used it */
-    float *values;  /* AH_WALK_BAND_MAX; only the memory that bands reach is used */
-    float *lines;   /* AH_WEIGHTS_PIECE_MAX; lines of the file, or values to be compared */
+    const struct ah_names_spelling *spelling; /* of names in the files */
+    bool *used;                               /* by tensor of the files: true if a part has used it */
+    float *values;                            /* AH_WALK_BAND_MAX; only the memory that bands reach is used */
+    float *lines; /* AH_WEIGHTS_PIECE_MAX; lines of the file, or values to be compared */
     struct ah_error *err;
 };
-
-/* Returns the name that a part has in these files. */
-static const char *name_of(const struct load *load, const struct ah_names_part *part)
-{
-    return strcmp(part->name, ah_names_head()) ? part->name + load->skipped : part->name;
-}
 
 static const struct ah_safetensors_tensor *find_tensor(const struct load *load,
                                                        const struct ah_names_part *part)
 {
-    return ah_safetensors_find(&load->files, name_of(load, part));
+    char name[AH_NAMES_NAME_MAX];
+    ah_names_spell(load->model, load->spelling, part->name, name);
+    return ah_safetensors_find(&load->files, name);
 }
 
 static const char *path_of(const struct load *load, const struct ah_safetensors_tensor *tensor)
@@ -101,7 +97,9 @@ static int mark_part(void *context, const struct ah_walk_step *step)
 static int report_missing(void *context, const struct ah_walk_step *step)
 {
     const struct load *load = context;
-    return find_tensor(load, step->part) ? AH_OK : fail_missing(load, name_of(load, step->part));
+    char name[AH_NAMES_NAME_MAX];
+    ah_names_spell(load->model, load->spelling, step->part->name, name);
+    return find_tensor(load, step->part) ? AH_OK : fail_missing(load, name);
 }
 
 /* Checks shape and dtype of a part that exists. */
@@ -121,11 +119,11 @@ static int check_copy(const struct load *load, const struct ah_names_part *embed
     struct ah_names_part of_head = {0}, of_table = *embedding;
     snprintf(of_head.name, sizeof of_head.name, "%s", ah_names_head());
     if (adapter) {
-        ah_names_in_adapter(&of_head);
-        ah_names_in_adapter(&of_table);
+        ah_names_in_adapter(load->model, &of_head);
+        ah_names_in_adapter(load->model, &of_table);
     }
     const struct ah_safetensors_tensor *table = find_tensor(load, &of_table);
-    const struct ah_safetensors_tensor *head = ah_safetensors_find(&load->files, of_head.name);
+    const struct ah_safetensors_tensor *head = find_tensor(load, &of_head);
     if (adapter && !head != !table)
         return ah_error_set(load->err, AH_E_MISMATCH, AH_WEIGHTS_APART, load->path);
     if (!head || !table)
@@ -149,30 +147,36 @@ static int check_copy(const struct load *load, const struct ah_names_part *embed
 static int check_rest(const struct load *load)
 {
     const struct ah_safetensors_tensor *first = NULL;
+    char more[48] = "";
     size_t others = 0;
     for (size_t i = 0; i < load->files.n_tensors; i++) {
         const struct ah_safetensors_tensor *tensor = &load->files.tensors[i];
-        if (load->used[i] || ah_names_ignorable(load->model->family, tensor->name))
+        if (load->used[i] || ah_names_ignorable(load->model->family, tensor->name) ||
+            ah_names_is_outside(load->model, tensor->name))
             continue;
         others += first != NULL;
         first = first ? first : tensor;
     }
     if (!first)
         return AH_OK;
+    if (others)
+        snprintf(more, sizeof more, " (nor are %zu others)", others);
     return ah_safetensors_fail(load->err, AH_E_MISMATCH, path_of(load, first), first->name,
-                               "is not a tensor of this %s model with %" PRIu64 " layers (nor are %zu "
-                               "others); are these its weights?",
-                               ah_words_family[load->model->family], load->model->layers, others);
+                               "is not a tensor of this %s model with %" PRIu64
+                               " layers%s; are these its weights?",
+                               ah_words_family[load->model->family], load->model->layers, more);
 }
 
 static int check_files(struct load *load)
 {
     struct ah_names_part parts[AH_NAMES_PARTS_MAX];
-    size_t prefix = strlen(ah_names_prefix(load->model->family));
+    const struct ah_names_spelling *usual = ah_names_spellings(load->model);
     ah_names_parts(load->model, 0, parts);
-    bool bare = !load->walk.trained && !find_tensor(load, &parts[0]) &&
-                ah_safetensors_find(&load->files, parts[0].name + prefix);
-    load->skipped = bare ? prefix : 0;
+    load->spelling = usual;
+    while (load->spelling->prefix && !find_tensor(load, &parts[0]))
+        load->spelling++;
+    if (!load->spelling->prefix)
+        load->spelling = usual;
     ah_walk_parts(&load->walk, mark_part, load);
     int rc = ah_walk_parts(&load->walk, report_missing, load);
     if (!rc)

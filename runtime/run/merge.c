@@ -53,19 +53,23 @@ struct merge {
 
 /* ---- names ---- */
 
-/* Returns the adapter's tensor "base_model.model." + the base's name, its ".weight" replaced by `ending`. */
+/* Returns the adapter's tensor "base_model.model." + the base's name, its ".weight" replaced by `ending`; or the same
+ * with the base's name as files of adapters spell it. */
 static const struct ah_safetensors_tensor *find_in_adapter(const struct merge *merge, const char *name,
                                                            const char *ending)
 {
-    const char *prefixes[] = {"", ah_names_prefix(merge->options->model->family)};
     const char *end = strrchr(name, '.');
     const size_t stem = end && !strcmp(end, ".weight") ? (size_t)(end - name) : strlen(name);
+    const struct ah_model *model = merge->options->model;
     char wanted[NAME_MAX_BYTES];
-    const struct ah_safetensors_tensor *found = NULL;
-    for (size_t i = 0; i < 2 && !found; i++) {
-        snprintf(wanted, sizeof wanted, "base_model.model.%s%.*s%s", prefixes[i], (int)stem, name,
-                 ending ? ending : name + stem);
-        found = ah_safetensors_find(&merge->adapter, wanted);
+    struct ah_names_part part;
+    snprintf(wanted, sizeof wanted, "base_model.model.%.*s%s", (int)stem, name,
+             ending ? ending : name + stem);
+    const struct ah_safetensors_tensor *found = ah_safetensors_find(&merge->adapter, wanted);
+    if (!found && !ah_names_is_outside(model, name) &&
+        ah_names_unspell(model, wanted + strlen("base_model.model."), part.name)) {
+        ah_names_in_adapter(model, &part);
+        found = ah_safetensors_find(&merge->adapter, part.name);
     }
     if (found)
         merge->used[found - merge->adapter.tensors] = true;
@@ -234,8 +238,7 @@ static size_t list_tensors(const struct merge *merge, size_t file, struct ah_saf
         if (tensor->file != file || !is_kept(merge, tensor))
             continue;
         specs[n] = (struct ah_safetensors_spec){.name = tensor->name, .n_shape = tensor->n_shape};
-        for (size_t k = 0; k < 2 && k < tensor->n_shape; k++)
-            specs[n].shape[k] = tensor->shape[k];
+        memcpy(specs[n].shape, tensor->shape, sizeof specs[n].shape);
         if (tensor->dtype != AH_SAFETENSORS_BF16)
             *ret_dtype = AH_FP32;
         of[n++] = i;
@@ -344,7 +347,7 @@ static int check_tied(struct merge *merge)
     snprintf(head, sizeof head, "base_model.model.%s", ah_names_head());
     const struct ah_safetensors_tensor *copy = ah_safetensors_find(&merge->adapter, head);
     for (size_t i = 0; i < merge->base.n_tensors && !table; i++)
-        if (ah_names_is_table(merge->options->model->family, merge->base.tensors[i].name))
+        if (ah_names_is_table(merge->options->model, merge->base.tensors[i].name))
             table = find_in_adapter(merge, merge->base.tensors[i].name, NULL);
     bool same = !copy == !table && (!copy || copy->elements == table->elements);
     for (uint64_t at = 0; same && copy && at < copy->elements; at += AH_WEIGHTS_PIECE_MAX) {
@@ -388,7 +391,8 @@ static int open_all(struct merge *merge)
         merge->all += is_kept(merge, tensor) ? tensor->elements : 0;
         if (tensor->n_shape > 1 && tensor->shape[1] > merge->room)
             merge->room = tensor->shape[1];
-        if (tensor->n_shape > 2 && is_kept(merge, tensor))
+        if (tensor->n_shape > 2 && is_kept(merge, tensor) &&
+            !ah_names_is_outside(merge->options->model, tensor->name))
             rc = ah_error_set(merge->err, AH_E_MISMATCH, "%s: '%.300s' is not a tensor of this %s model",
                               merge->base.files[tensor->file].path, tensor->name,
                               ah_words_family[merge->options->model->family]);

@@ -318,7 +318,8 @@ static int make_adapter_config(struct ah_run *run, struct ah_error *err)
 }
 
 /* Makes the config.json to be saved with weights: from that of the given weights, with the plan's dtype; else a copy of
- * the checkpoint's, unchecked because ah_checkpoints_resume() looks for damage; else from the model. */
+ * the checkpoint's, unchecked because ah_checkpoints_resume() looks for damage; else from the model. The text part of a
+ * model that reads images is saved as a model of its own, so it is always from the model. */
 static int make_config(struct ah_run *run, struct ah_error *err)
 {
     const struct ah_model *model = &run->plan->model;
@@ -331,7 +332,7 @@ static int make_config(struct ah_run *run, struct ah_error *err)
     ah_buffer_printf(&path, "%s/config.json", folder);
     if (path.failed)
         rc = ah_error_memory(err);
-    else if (!folder[0] || access(path.data, R_OK) != 0)
+    else if (!folder[0] || model->multimodal || access(path.data, R_OK) != 0)
         rc = ah_config_print(model, dtype, &run->config, err);
     else if (run->options->weights)
         rc = ah_config_adopt(model, path.data, dtype, &run->config, err);

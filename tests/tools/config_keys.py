@@ -5,6 +5,8 @@ refused by the name of a key.
 
     config_keys.py --program AUTOHETE [--cases N] [--seed S] [--families FAMILY,...]
 
+Half of the files of gemma3_text are inside that of a model that reads images, too.
+
 Keys and their effects come from the table in docs/huggingface.md, in turn, so that enough cases cover all of them.
 Weights are made in the class that transformers chooses for the file; then both train three steps. A file that
 transformers does not load must be refused. Exit 77 if torch and transformers 5 are not installed; AH_TRANSFORMERS may
@@ -168,6 +170,14 @@ def sizes(rng, family):
     return config
 
 
+def inside(config):
+    """Returns the config.json of a model that reads images and has this one inside."""
+    vision = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28,
+              "patch_size": 14}
+    return {"model_type": "gemma3", "text_config": config, "vision_config": vision, "mm_tokens_per_image": 4,
+            "image_token_index": config["vocab_size"] + 5}
+
+
 class Deck:
     """Deals keys in a random order, each once before any is repeated."""
 
@@ -304,12 +314,15 @@ def compare(options):
     for case in range(options.cases):
         family = families[case % len(families)]
         config, drawn = drawer.draw(family)
+        vocabulary, taken = config["vocab_size"], config["model_type"] in drawer.table
+        if config["model_type"] == "gemma3_text" and rng.random() < 0.5:
+            config = inside(config)
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place)
             (folder / "config.json").write_text(json.dumps(config))
-            samples = write_data(folder, rng, config["vocab_size"])
+            samples = write_data(folder, rng, vocabulary)
             # Without the keys of another family, the library would make a model of full size.
-            wanted, why = theirs(folder, case, samples) if config["model_type"] in drawer.table else (None, "another family")
+            wanted, why = theirs(folder, case, samples) if taken else (None, "another family")
             verdict, wrong = judge(options.program, folder, config, drawer.table[family], wanted, why)
         counts[verdict] += 1
         counts[f"{verdict} in {family}"] += 1

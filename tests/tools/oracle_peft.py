@@ -35,6 +35,10 @@ FAMILIES = {
     "gemma2": lambda: transformers.Gemma2Config(**SIZES, head_dim=16, query_pre_attn_scalar=20, sliding_window=24),
     "gemma3": lambda: transformers.Gemma3TextConfig(**SIZES, head_dim=16, query_pre_attn_scalar=16, sliding_window=24,
                                                     sliding_window_pattern=2),
+    "gemma3-images": lambda: transformers.Gemma3Config(
+        text_config={**SIZES, "head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 24, "sliding_window_pattern": 2},
+        vision_config={"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2,
+                       "image_size": 28, "patch_size": 14}, mm_tokens_per_image=4, image_token_index=255),
     "gpt2": lambda: transformers.GPT2Config(vocab_size=VOCABULARY, n_embd=64, n_layer=3, n_head=4, n_positions=256,
                                             bos_token_id=None, eos_token_id=None),
 }

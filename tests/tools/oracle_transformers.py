@@ -42,9 +42,10 @@ def load(folder):
         shutil.copytree(folder, base, dirs_exist_ok=True, ignore=shutil.ignore_patterns("adapter_*"))
         model = transformers.AutoModelForCausalLM.from_pretrained(
             base, dtype=torch.float64, attn_implementation="eager", local_files_only=True)
-    if hasattr(model.base_model, "rotary_emb"):  # computes its frequencies again, in double
+    text = getattr(model.base_model, "language_model", model.base_model)
+    if hasattr(text, "rotary_emb"):  # computes its frequencies again, in double
         with double_for_float():
-            model.base_model.rotary_emb = type(model.base_model.rotary_emb)(model.config)
+            text.rotary_emb = type(text.rotary_emb)(text.config)
     return model.train()
 
 

@@ -80,6 +80,75 @@ TEST(names, are_those_of_the_library)
     }
 }
 
+/* A name of a part, each spelling of it that files may have, and the name in files of adapters. */
+static void check_spellings(const struct ah_model *model, const char *name, const char *const *spelled,
+                            const char *in_adapter)
+{
+    char text[AH_NAMES_NAME_MAX];
+    struct ah_names_part part;
+    size_t n = 0;
+    for (const struct ah_names_spelling *i = ah_names_spellings(model); i->prefix; i++, n++) {
+        ah_names_spell(model, i, name, text);
+        assert_string_equal(text, spelled[n]);
+        assert_true(ah_names_unspell(model, spelled[n], text));
+        assert_string_equal(text, name);
+    }
+    assert_null(spelled[n]);
+    snprintf(part.name, sizeof part.name, "%s", name);
+    ah_names_in_adapter(model, &part);
+    assert_string_equal(part.name, in_adapter);
+}
+
+TEST(names, have_the_spellings_of_files)
+{
+    const struct ah_model plain = {.family = AH_FAMILY_LLAMA}, gpt2 = {.family = AH_FAMILY_GPT2},
+                          images = {.family = AH_FAMILY_GEMMA3, .multimodal = true};
+    char text[AH_NAMES_NAME_MAX], longest[2 * AH_NAMES_NAME_MAX];
+    check_spellings(&plain, "model.norm.weight",
+                    (const char *const[]){"model.norm.weight", "norm.weight", NULL},
+                    "base_model.model.model.norm.weight");
+    check_spellings(&plain, "lm_head.weight", (const char *const[]){"lm_head.weight", "lm_head.weight", NULL},
+                    "base_model.model.lm_head.weight");
+    check_spellings(&gpt2, "transformer.h.1.ln_1.bias",
+                    (const char *const[]){"transformer.h.1.ln_1.bias", "h.1.ln_1.bias", NULL},
+                    "base_model.model.transformer.h.1.ln_1.bias");
+    check_spellings(&images, "model.norm.weight",
+                    (const char *const[]){"model.language_model.norm.weight",
+                                          "language_model.model.norm.weight", "model.norm.weight",
+                                          "norm.weight", NULL},
+                    "base_model.model.model.language_model.norm.weight");
+    check_spellings(&images, "lm_head.weight",
+                    (const char *const[]){"lm_head.weight", "language_model.lm_head.weight", "lm_head.weight",
+                                          "lm_head.weight", NULL},
+                    "base_model.model.lm_head.weight");
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    for (size_t i = 0; i < AH_NAMES_NAME_MAX; i++) { /* what is not refused has room in files of adapters */
+        struct ah_names_part part;
+        if (ah_names_unspell(&images, longest + i, part.name))
+            ah_names_in_adapter(&images, &part);
+    }
+    assert_false(ah_names_unspell(&images, longest, text));
+}
+
+TEST(names, know_what_is_outside_of_the_text_part)
+{
+    const struct ah_model plain = {.family = AH_FAMILY_GEMMA3},
+                          images = {.family = AH_FAMILY_GEMMA3, .multimodal = true};
+    static const char *const names[] = {"vision_tower.vision_model.head.weight", "model.vision_tower.x",
+                                        "multi_modal_projector.mm_soft_emb_norm.weight",
+                                        "model.multi_modal_projector.mm_soft_emb_norm.weight"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        assert_true(ah_names_is_outside(&images, names[i]));
+        assert_false(ah_names_is_outside(&plain, names[i]));
+    }
+    assert_false(ah_names_is_outside(&images, "model.language_model.norm.weight"));
+    assert_true(ah_names_is_table(&images, "language_model.model.embed_tokens.weight"));
+    assert_true(ah_names_is_table(&images, "model.language_model.embed_tokens.weight"));
+    assert_true(ah_names_is_table(&plain, "embed_tokens.weight"));
+    assert_false(ah_names_is_table(&plain, "model.norm.weight"));
+}
+
 TEST(names, know_what_holds_nothing)
 {
     assert_true(ah_names_ignorable(AH_FAMILY_GPT2, "h.0.attn.bias"));

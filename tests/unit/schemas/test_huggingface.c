@@ -436,6 +436,60 @@ TEST(huggingface, refuses_what_transformers_reads_otherwise)
     ah_document_release(&document);
 }
 
+/* The published file of a model with 4 billion parameters, which leaves out what its class has by default. */
+#define IMAGES(more, text)                                                                                   \
+    "{\"architectures\":[\"Gemma3ForConditionalGeneration\"],\"boi_token_index\":255999,"                    \
+    "\"eoi_token_index\":256000,\"eos_token_id\":[1,106],\"image_token_index\":262144,"                      \
+    "\"initializer_range\":0.02,\"mm_tokens_per_image\":256,\"model_type\":\"gemma3\",\"text_config\":{"     \
+    "\"hidden_size\":2560,\"intermediate_size\":10240," text "\"num_hidden_layers\":34,\"rope_scaling\":{"   \
+    "\"factor\":8.0,\"rope_type\":\"linear\"},\"sliding_window\":1024},\"torch_dtype\":\"bfloat16\"," more   \
+    "\"vision_config\":{\"hidden_size\":1152,\"model_type\":\"siglip_vision_model\"}}"
+
+TEST(huggingface, of_a_model_with_images_only_the_text_part_is_read)
+{
+    struct ah_document document = parsed(IMAGES("", "\"model_type\":\"gemma3_text\","));
+    const struct ah_model *model = document.body.model;
+    assert_int_equal(model->family, AH_FAMILY_GEMMA3);
+    assert_true(model->multimodal && model->tied);
+    assert_int_equal(model->width, 2560);
+    assert_int_equal(model->layers, 34);
+    assert_int_equal(model->heads, 8);
+    assert_int_equal(model->kv_heads, 4);
+    assert_int_equal(model->head_dim, 256);
+    assert_int_equal(model->vocabulary, 262208);
+    assert_int_equal(model->max_positions, 131072);
+    assert_int_equal(model->rope->kind, AH_ROPE_LINEAR);
+    assert_int_equal(model->n_window_layers, 29);
+    assert_int_equal(ah_model_parameters(model), 3880263168); /* 262208 x 2560 + 34 x 94382592 + 2560 */
+    assert_int_equal(document.n_warnings, 1);
+    check_text_has(document.warnings[0], "vision_config: only the model of text is trained");
+    ah_document_release(&document);
+}
+
+TEST(huggingface, a_model_with_images_is_refused_if_it_is_another)
+{
+    static const struct {
+        const char *text, *part;
+    } cases[] = {
+        {"{\"model_type\":\"gemma3\"}", "text_config: is missing; it describes"},
+        {"{\"model_type\":\"gemma3\",\"text_config\":[]}", "text_config: is missing"},
+        {IMAGES("", "\"model_type\":\"gemma2\","), "text_config.model_type: must be gemma3_text"},
+        {IMAGES("", "\"model_type\":null,"), "text_config.model_type: must be gemma3_text"},
+        {IMAGES("", "\"num_attention_heads\":0,"), "num_attention_heads"},
+        {IMAGES("", "\"use_bidirectional_attention\":true,"), "use_bidirectional_attention: this setting"},
+        {IMAGES("", "\"quantization_config\":{},"), "quantization_config: the weights are quantised"},
+        {IMAGES("\"quantization_config\":{},", ""), "quantization_config: the weights are quantised"},
+        {IMAGES("\"tie_word_embeddings\":false,", ""), "tie_word_embeddings: must be true in gemma3"},
+        {IMAGES("\"is_causal\":false,", ""), "is_causal: this setting"},
+        {IMAGES("", "\"final_logit_softcapping\":30,"),
+         "text_config.final_logit_softcapping: is not applied in"},
+        {"{\"model_type\":\"gemma3\",\"text_config\":{},\"architectures\":[\"Gemma3ForCausalLM\"]}",
+         "architectures: \"Gemma3ForCausalLM\" is not supported; use Gemma3ForConditionalGeneration"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_refused(cases[i].text, cases[i].part);
+}
+
 /* The table of keys lists exactly the fields that are read. */
 TEST(huggingface, what_is_read_is_in_the_table_of_keys)
 {

@@ -137,7 +137,7 @@ static void add_activations(struct bench *bench, uint32_t dtype)
 static void add_others(struct bench *bench, uint32_t dtype)
 {
     struct ah_op op = op_of(AH_OP_ROPE, "tww", dtype);
-    op.u.rope = (struct ah_op_rope){bench->tokens, 2 * HEADS, WIDTH / HEADS, 1024, 0, false};
+    op.u.rope = (struct ah_op_rope){bench->tokens, 2 * HEADS, WIDTH / HEADS, 0, 1024, 0, false};
     add_row(bench, "rope of q and k", op);
     op = op_of(AH_OP_EMBED, "tttww", dtype);
     op.u.embed = (struct ah_op_embed){bench->tokens, WIDTH, VOCABULARY, 1024, 0, 0, 0};

@@ -24,7 +24,7 @@ struct ah_huggingface_rope {
     double low_freq_factor;
     double high_freq_factor;
     uint64_t original_max_position_embeddings;
-    double partial_rotary_factor;
+    double partial_rotary_factor;  /* below 0: absent */
     double beta_fast, beta_slow;   /* 0: null or absent */
     double attention_factor;       /* below 0: null or absent */
     double mscale, mscale_all_dim; /* 0: null or absent */
@@ -50,6 +50,7 @@ struct ah_huggingface_config {
     double rope_theta;
     double local_theta;
     uint64_t original_positions;
+    double partial_rotary_factor;
     struct ah_huggingface_rope *rope_parameters;
     struct ah_huggingface_rope *rope_scaling;
     bool use_sliding_window;

@@ -42,6 +42,31 @@ static uint64_t original_positions(const struct source *source)
     return inside ? inside : config->positions;
 }
 
+/* Returns the share of a head that turns: that inside the rope, else that outside. */
+static double factor_of(const struct ah_huggingface_conversion *conversion,
+                        const struct ah_huggingface_rope *from)
+{
+    return from && from->partial_rotary_factor >= 0 ? from->partial_rotary_factor
+                                                    : conversion->config.partial_rotary_factor;
+}
+
+/* Sets what turns of a head, rounded down as in transformers. */
+static int convert_factor(const struct source *source, struct ah_model_rope *rope)
+{
+    const double factor = factor_of(source->conversion, source->from);
+    const double rotated = floor((double)source->conversion->model->head_dim * factor);
+    const bool phi3 = source->conversion->family == AH_FAMILY_PHI3;
+    rope->rotated = 0;
+    if (!(fabs(factor - 1) > 0))
+        return AH_OK;
+    if (!phi3)
+        return refuse(source, "partial_rotary_factor other than 1 is not supported");
+    if (factor > 1 || rotated < 2 || (uint64_t)rotated % 2)
+        return refuse(source, "partial_rotary_factor must leave an even number of a head's elements to turn");
+    rope->rotated = (uint64_t)rotated;
+    return AH_OK;
+}
+
 static int convert_linear(const struct source *source, struct ah_model_rope *rope)
 {
     rope->factor = source->from->factor;
@@ -90,9 +115,10 @@ static int convert_longrope(const struct source *source, struct ah_model_rope *r
     if (!from->n_short_factor || !from->n_long_factor)
         return refuse(source, "longrope needs short_factor and long_factor");
     const struct ah_huggingface_config *config = &source->conversion->config;
-    if (source->conversion->family == AH_FAMILY_PHI3 &&
-        from->n_short_factor != config->width / config->heads / 2)
-        return refuse(source, "short_factor and long_factor need a number for each pair of width / heads");
+    const double rotated = (double)(config->width / config->heads) * factor_of(source->conversion, from);
+    if (source->conversion->family == AH_FAMILY_PHI3 && from->n_short_factor != (uint64_t)rotated / 2)
+        return refuse(source,
+                      "short_factor and long_factor need a number for each pair of width / heads that turns");
     if (original < 2 && from->attention_factor < 0)
         return refuse(source, "longrope needs original_max_position_embeddings above 1, or attention_factor");
     rope->short_factors = from->short_factor;
@@ -152,9 +178,10 @@ static int convert_object(const struct source *source, struct ah_model_rope *rop
     /* If rope_scaling does not state its kind, some versions reject it and others ignore it. */
     if (!from->rope_type && !from->type && (strcmp(source->key, "rope_scaling") == 0 || from->factor > 0))
         return refuse(source, "rope_type is missing; it names the kind of rope");
-    if (fabs(from->partial_rotary_factor - 1) > 0)
-        return refuse(source, "partial_rotary_factor other than 1 is not supported");
     *rope = (struct ah_model_rope){.theta = from->rope_theta > 0 ? from->rope_theta : rope->theta};
+    const int rc = convert_factor(source, rope);
+    if (rc)
+        return rc;
     const struct kind_row *row = find_kind(family, word);
     if (!row)
         return ah_huggingface_refuse_text(
@@ -184,7 +211,7 @@ static bool same_rope(const struct ah_model_rope *a, const struct ah_model_rope 
                           a->beta_fast, a->beta_slow, a->attention_factor};
     const double other[] = {b->theta,     b->factor,    b->low_freq_factor, b->high_freq_factor,
                             b->beta_fast, b->beta_slow, b->attention_factor};
-    return a->kind == b->kind && a->original_positions == b->original_positions &&
+    return a->kind == b->kind && a->rotated == b->rotated && a->original_positions == b->original_positions &&
            a->untruncated == b->untruncated && memcmp(one, other, sizeof one) == 0 &&
            same_numbers(a->short_factors, a->n_short_factors, b->short_factors, b->n_short_factors) &&
            same_numbers(a->long_factors, a->n_long_factors, b->long_factors, b->n_long_factors);
@@ -198,8 +225,9 @@ static int convert_settings(struct ah_huggingface_conversion *conversion, struct
                                  config->rope_scaling};
     const struct source newer = {conversion, "rope_parameters", find_rope(conversion, "rope_parameters"),
                                  config->rope_parameters};
+    const struct source outside = {conversion, "partial_rotary_factor", NULL, NULL};
     struct ah_model_rope parameters = *rope;
-    int rc = AH_OK;
+    int rc = newer.object || older.object ? AH_OK : convert_factor(&outside, rope);
     if (newer.object)
         rc = convert_object(&newer, &parameters);
     if (!rc && older.object)

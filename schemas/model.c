@@ -47,6 +47,11 @@ static const struct ah_field rope_fields[] = {
      AH_WORD_AT(ah_model_rope, kind, ah_words_rope),
      .flags = AH_FIELD_OPTIONAL,
      .about = "How frequencies are scaled."},
+    {.name = "rotated",
+     AH_COUNT_AT(ah_model_rope, rotated),
+     .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT,
+     .max = 65536,
+     .about = "The elements of a head that turn, its first ones; absent: all."},
 #define ROPE_NUMBER(member, about_)                                                                          \
     {                                                                                                        \
         .name = #member, AH_NUMBER_AT(ah_model_rope, member),                                                \
@@ -194,14 +199,20 @@ static int check_layers(const struct ah_model *model, const char *field, const u
     return AH_OK;
 }
 
-/* Checks that longrope has a factor for each pair of a head. */
-static int check_factors(const struct ah_model *model, const char *field, const struct ah_model_rope *rope,
-                         struct ah_error *err)
+/* Checks what turns: pairs, and for longrope as many as it has factors. */
+static int check_pairs(const struct ah_model *model, const char *field, const struct ah_model_rope *rope,
+                       struct ah_error *err)
 {
-    if (!rope || rope->kind != AH_ROPE_LONGROPE || rope->n_short_factors == model->head_dim / 2)
+    const unsigned long long pairs = ah_model_rotated(model) / 2;
+    if (rope && rope->rotated &&
+        (rope->rotated % 2 || rope->rotated > model->head_dim || model->family != AH_FAMILY_PHI3))
+        return ah_meaning_fail(err, field,
+                               "rotated is %llu; in phi3 an even number up to head_dim, absent in others",
+                               (unsigned long long)rope->rotated);
+    if (!rope || rope->kind != AH_ROPE_LONGROPE || rope->n_short_factors == pairs)
         return AH_OK;
-    return ah_meaning_fail(err, field, "short_factors has %zu factors, but a head has %llu pairs",
-                           rope->n_short_factors, (unsigned long long)model->head_dim / 2);
+    return ah_meaning_fail(err, field, "short_factors has %zu factors, but %llu pairs of a head turn",
+                           rope->n_short_factors, pairs);
 }
 
 static int model_check(const void *group, struct ah_error *err)
@@ -214,8 +225,8 @@ static int model_check(const void *group, struct ah_error *err)
     rc =
         rc ? rc
            : check_layers(model, "unrotated_layers", model->unrotated_layers, model->n_unrotated_layers, err);
-    rc = rc ? rc : check_factors(model, "rope", model->rope, err);
-    rc = rc ? rc : check_factors(model, "window_rope", model->window_rope, err);
+    rc = rc ? rc : check_pairs(model, "rope", model->rope, err);
+    rc = rc ? rc : check_pairs(model, "window_rope", model->window_rope, err);
     if (!rc && model->padding_token != AH_MODEL_NO_PADDING && model->padding_token >= model->vocabulary)
         rc = ah_meaning_fail(err, "padding_token", "%llu is not a token; the last one is %llu",
                              (unsigned long long)model->padding_token,

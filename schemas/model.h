@@ -66,10 +66,11 @@ extern const char *const ah_words_model_activation[];
 extern const char *const ah_words_lora_scaling[];
 extern const char *const ah_words_lora[];
 
-/* Rotary positions. Angles are position * theta^(-2i/head_dim), with frequencies scaled as `kind` says
+/* Rotary positions. Angles are position * theta^(-2i/rotated), with frequencies scaled as `kind` says
  * (runtime/train/angles.c). What a kind does not have is 0. */
 struct ah_model_rope {
     double theta;
+    uint64_t rotated; /* elements of a head that turn, its first ones; 0: all */
     enum ah_rope kind;
     double factor; /* linear, llama3, yarn: positions are divided by it */
     double low_freq_factor;
@@ -170,6 +171,9 @@ uint32_t ah_model_adaptable(const struct ah_model *model);
 
 /* Returns the number of outputs of a matrix that may have an adapter. */
 uint64_t ah_model_lora_outputs(const struct ah_model *model, enum ah_lora matrix);
+
+/* Returns the number of elements of a head that rope turns; without rope, 0. */
+uint64_t ah_model_rotated(const struct ah_model *model);
 
 /* Return the number of parameters. ah_model_count() is for models not read from a document: AH_E_DOCUMENT at 2^53. */
 uint64_t ah_model_block_parameters(const struct ah_model *model, enum ah_block_kind kind);

@@ -246,6 +246,11 @@ bool ah_model_joins_mlp(const struct ah_model *model)
     return model->family == AH_FAMILY_PHI3;
 }
 
+uint64_t ah_model_rotated(const struct ah_model *model)
+{
+    return !model->rope ? 0 : model->rope->rotated ? model->rope->rotated : model->head_dim;
+}
+
 bool ah_model_joins_qkv(const struct ah_model *model)
 {
     return model->family == AH_FAMILY_GPT2 || model->family == AH_FAMILY_PHI3;

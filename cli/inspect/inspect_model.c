@@ -48,6 +48,9 @@ static void put_positions(struct ah_table *facts, const struct ah_model *model)
     struct ah_buffer text = {0};
     ah_buffer_printf(&text, "%" PRIu64 ", rope with theta %g", model->max_positions, model->rope->theta);
     put_scaling(&text, model->rope);
+    if (model->rope->rotated)
+        ah_buffer_printf(&text, ", on %" PRIu64 " of a head's %" PRIu64, model->rope->rotated,
+                         model->head_dim);
     if (model->window_rope) {
         ah_buffer_printf(&text, "; in layers with a window theta %g", model->window_rope->theta);
         put_scaling(&text, model->window_rope);

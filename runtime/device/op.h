@@ -32,7 +32,7 @@
  *                                                        at least one output; scratch with dgain or dbias, else
  *                                                        absent
  *   rope                x*, table, positions?            in place; table: fp32 (cos, sin) pairs of each position;
- *                                                        pair p turns elements p and p + head_dim / 2 of a head;
+ *                                                        pair p turns elements p and p + rotated / 2 of a head;
  *                                                        `inverse` for backward
  *   attention           out*, lse, q*, k*, v*, docs?    lse: fp32 (batch, heads, seq); docs: u32 of each token,
  *                                                        where its document starts; absent: at 0. Keys may
@@ -196,6 +196,7 @@ struct ah_op_rope {
     uint64_t rows;
     uint32_t heads;
     uint32_t head_dim;
+    uint32_t rotated;    /* elements of a head that turn, its first ones; 0: all */
     uint32_t table_rows; /* positions in the table of (cos, sin) */
     uint32_t seq;        /* tokens of a sequence, <= table_rows; 0 if the op has positions */
     bool inverse;

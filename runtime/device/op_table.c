@@ -221,8 +221,10 @@ static void sizes_rope(const struct ah_op *op, struct op_sizes *sizes)
     sizes->of[HEADS] = rope->heads;
     sizes->of[POSITIONS] = rope->table_rows;
     sizes->of[WIDTH] = rope->head_dim;
-    if (rope->head_dim % 2)
-        sizes->wrong = "head_dim is odd";
+    if (rope->head_dim % 2 || rope->rotated % 2)
+        sizes->wrong = "head_dim or rotated is odd";
+    else if (rope->rotated > rope->head_dim)
+        sizes->wrong = "rotated is above head_dim";
     check_positions(op, 2, rope->seq, sizes);
 }
 

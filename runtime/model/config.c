@@ -227,6 +227,19 @@ static const char *const architectures[] = {
     [AH_FAMILY_GEMMA2] = "Gemma2ForCausalLM",   [AH_FAMILY_GEMMA3] = "Gemma3ForCausalLM",
 };
 
+/* Puts the share of a head that turns, so that the number of its elements comes back, which is rounded down. */
+static void put_rotated(const struct print *print)
+{
+    const struct ah_model *model = print->model;
+    const double heads = (double)model->head_dim, rotated = (double)ah_model_rotated(model);
+    double factor = rotated / heads;
+    if (!model->rope || !model->rope->rotated)
+        return;
+    while (heads * factor < rotated)
+        factor = nextafter(factor, 1);
+    put_number(print, "partial_rotary_factor", factor);
+}
+
 static void put_padding(const struct print *print)
 {
     if (print->model->padding_token != AH_MODEL_NO_PADDING)
@@ -279,6 +292,7 @@ static void put_llama(const struct print *print)
     if (is_of(model, PHI3) && model->rope->original_positions)
         put_count(print, "original_max_position_embeddings", model->rope->original_positions);
     put_padding(print);
+    put_rotated(print);
     if (is_of(model, GEMMAS))
         put_number(print, "query_pre_attn_scalar",
                    model->query_scalar > 0 ? model->query_scalar : (double)model->head_dim);

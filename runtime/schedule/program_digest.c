@@ -38,7 +38,7 @@ static void norm_sizes(const struct ah_op *op, uint64_t ret_sizes[SIZES])
 
 static void rope_sizes(const struct ah_op *op, uint64_t ret_sizes[SIZES])
 {
-    const uint64_t sizes[] = {op->u.rope.heads, op->u.rope.head_dim};
+    const uint64_t sizes[] = {op->u.rope.heads, op->u.rope.head_dim, op->u.rope.rotated};
     memcpy(ret_sizes, sizes, sizeof sizes);
 }
 

@@ -72,10 +72,12 @@ static void size_norm_backward(const struct ah_program_context *context, struct 
 
 static void size_rope(const struct ah_program_context *context, struct node *node)
 {
+    const struct ah_model_rope *rope = context->job->model->rope;
     uint64_t head_dim = context->of[HEAD_DIM];
     node->step.op.u.rope = (struct ah_op_rope){.rows = node->shape[0].rows,
                                                .heads = (uint32_t)(node->shape[0].cols / head_dim),
                                                .head_dim = (uint32_t)head_dim,
+                                               .rotated = rope ? (uint32_t)rope->rotated : 0,
                                                .table_rows = (uint32_t)context->of[SEQ],
                                                .inverse = node->rule->backward};
 }

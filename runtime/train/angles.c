@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Angles. A pair of a head turns with frequency f = theta^(-2 pair / head_dim), which the kinds of rope scale:
+ * Angles. A pair of a head turns with frequency f = theta^(-2 pair / d), where d elements of a head turn. The kinds
+ * of rope scale it:
  *
  *   linear     f / factor
  *   llama3     divides the frequencies of long waves and keeps those of short ones. In between it blends, by how often
@@ -15,13 +16,14 @@
 #include "runtime/train/angles.h"
 
 #include <math.h>
+#include <string.h>
 
 static const double pi = 3.14159265358979323846;
 
 /* What the frequencies of one table depend on. */
 struct turning {
     const struct ah_model_rope *rope;
-    uint64_t head_dim;
+    uint64_t rotated; /* elements of a head that turn */
     uint64_t seq;
 };
 
@@ -37,7 +39,7 @@ static double keep_short_waves(const struct ah_model_rope *rope, double frequenc
 static double pair_of(const struct turning *turning, double turns)
 {
     const struct ah_model_rope *rope = turning->rope;
-    return (double)turning->head_dim * log((double)rope->original_positions / (turns * 2 * pi)) /
+    return (double)turning->rotated * log((double)rope->original_positions / (turns * 2 * pi)) /
            (2 * log(rope->theta));
 }
 
@@ -50,7 +52,7 @@ static double ramp(const struct turning *turning, double frequency, uint64_t pai
         high = ceil(high);
     }
     low = fmax(low, 0);
-    high = fmin(high, (double)turning->head_dim - 1);
+    high = fmin(high, (double)turning->rotated - 1);
     if (!(high > low || high < low))
         high += 0.001; /* no division by zero */
     const double scaled = fmin(fmax(((double)pair - low) / (high - low), 0), 1);
@@ -60,7 +62,7 @@ static double ramp(const struct turning *turning, double frequency, uint64_t pai
 static double frequency_of(const struct turning *turning, uint64_t pair)
 {
     const struct ah_model_rope *rope = turning->rope;
-    const double frequency = pow(rope->theta, -2.0 * (double)pair / (double)turning->head_dim);
+    const double frequency = pow(rope->theta, -2.0 * (double)pair / (double)turning->rotated);
     switch (rope->kind) {
     case AH_ROPE_LINEAR:
         return frequency / rope->factor;
@@ -85,13 +87,14 @@ uint64_t ah_angles_rows(const struct ah_model *model, uint64_t seq)
 void ah_angles_fill(const struct ah_model *model, uint64_t seq, uint64_t first, uint64_t rows,
                     float *ret_table)
 {
-    const uint64_t pairs = model->head_dim / 2;
+    const uint64_t pairs = model->head_dim / 2, rotated = ah_model_rotated(model);
     const struct ah_model_rope *ropes[] = {model->rope,
                                            model->window_rope ? model->window_rope : model->rope};
-    for (uint64_t pair = 0; pair < pairs; pair++) {
+    memset(ret_table, 0, rows * pairs * 2 * sizeof *ret_table);
+    for (uint64_t pair = 0; pair < rotated / 2; pair++) {
         double frequency[2], factor[2];
         for (size_t i = 0; i < 2; i++) {
-            frequency[i] = frequency_of(&(struct turning){ropes[i], model->head_dim, seq}, pair);
+            frequency[i] = frequency_of(&(struct turning){ropes[i], rotated, seq}, pair);
             factor[i] = ropes[i]->attention_factor > 0 ? ropes[i]->attention_factor : 1;
         }
         for (uint64_t row = 0; row < rows; row++) {

@@ -70,7 +70,8 @@ def rope(rng, config):
 
 def scaled_ropes(config):
     """Settings of yarn and longrope. Sequences have 24 tokens: more than 16 are long, up to 28 are short."""
-    pairs = (config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]) // 2
+    share = config.get("partial_rotary_factor", 1) if config["model_type"] == "phi3" else 1
+    pairs = int((config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]) * share) // 2
     lists = {"short_factor": [1 + i / 3 for i in range(pairs)], "long_factor": [2 + i for i in range(pairs)]}
     return (
         {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8},
@@ -104,7 +105,7 @@ VALUES = {
     "rope_theta": one_of(300.0, 900), "rope_scaling": rope, "layer_types": layer_types,
     "rope_parameters": lambda rng, config: (rope_pair if config["model_type"] == "gemma3_text" else rope)(rng, config),
     "rope_local_base_freq": one_of(70.0, 900), "original_max_position_embeddings": one_of(16, 28, 32),
-    "sliding_window_pattern": one_of(1, 2, 3), "no_rope_layer_interval": one_of(1, 2, 3),
+    "partial_rotary_factor": one_of(0.5, 0.75, 0.7, 1.0), "sliding_window_pattern": one_of(1, 2, 3), "no_rope_layer_interval": one_of(1, 2, 3),
     "no_rope_layers": lambda rng, config: rng.choice((None, [rng.getrandbits(1) for _ in full(rng, config)])),
     "query_pre_attn_scalar": one_of(3, 16, 224), "attn_logit_softcapping": one_of(0.7, 5.0, 50.0, None),
     "final_logit_softcapping": one_of(1.5, 30.0, None), "hidden_activation": one_of("gelu_pytorch_tanh", "gelu_new"),

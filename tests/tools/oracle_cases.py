@@ -150,6 +150,9 @@ CASES = {
         llama("phi3", pad_token_id=66, head_dim=None, hidden_size=24, num_attention_heads=3, num_key_value_heads=1,
               intermediate_size=37, rope_scaling=LONGROPE, original_max_position_embeddings=16),
         weights={"dtype": "BF16", "bits": 8}, seq=21, micro_batches=4),
+    "phi3-partial": case(
+        llama("phi3", pad_token_id=66, head_dim=None, hidden_size=40, partial_rotary_factor=0.85, tie_word_embeddings=True,
+              rope_scaling=LONGROPE, original_max_position_embeddings=16), weight_decay=0.1, micro_batches=2, seq=20),
     "phi3-lora": case(
         llama("phi3", pad_token_id=66, head_dim=None, hidden_size=32, rope_scaling=LONGROPE,
               original_max_position_embeddings=32),

@@ -60,11 +60,11 @@ def rope_frequencies(rope, head, seq, dtype):
 
 
 def rotate(x, positions, frequencies, factor):
-    """x: (batch, heads, seq, head_dim); element i rotates with element i + head_dim / 2."""
+    """x: (batch, heads, seq, head_dim); of the elements that turn, i rotates with i + half of them. The rest stay."""
     angle = positions[:, None, :, None].to(x.dtype) * frequencies
     cos, sin = factor * angle.cos(), factor * angle.sin()
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    first, second, rest = x.split([len(frequencies)] * 2 + [x.shape[-1] - 2 * len(frequencies)], dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin, rest), dim=-1)
 
 
 def rms_norm(x, gain, epsilon):
@@ -150,7 +150,8 @@ def llama_layer(shape, w, number, x, starts):
         if shape.qk_norm and not shape.qk_whole:
             q, k = norm("self_attn.q_norm", q), norm("self_attn.k_norm", k)
         if number not in shape.unrotated:
-            frequencies, factor = rope_frequencies(rope, shape.head_dim, x.shape[1], x.dtype), rope_factor(rope)
+            turning = int(shape.head_dim * rope["partial_rotary_factor"])
+            frequencies, factor = rope_frequencies(rope, turning, x.shape[1], x.dtype), rope_factor(rope)
             q, k = rotate(q, positions, frequencies, factor), rotate(k, positions, frequencies, factor)
         return linear("self_attn.o_proj", attend(shape, q, k, v, sees(starts, window)))
 

@@ -32,6 +32,7 @@ FAMILIES = {
     "olmo2": lambda: transformers.Olmo2Config(**SIZES, pad_token_id=None),
     "smollm3": lambda: transformers.SmolLM3Config(**SIZES, pad_token_id=None, no_rope_layer_interval=2),
     "phi3": lambda: transformers.Phi3Config(**SIZES, pad_token_id=None, sliding_window=40),
+    "phi4": lambda: transformers.Phi3Config(**SIZES, pad_token_id=None, partial_rotary_factor=0.75, tie_word_embeddings=True),
     "gemma2": lambda: transformers.Gemma2Config(**SIZES, head_dim=16, query_pre_attn_scalar=20, sliding_window=24),
     "gemma3": lambda: transformers.Gemma3TextConfig(**SIZES, head_dim=16, query_pre_attn_scalar=16, sliding_window=24,
                                                     sliding_window_pattern=2),
@@ -46,7 +47,8 @@ FAMILIES = {
 
 def adapters_of(family):
     """Yields options of 'plan'."""
-    some, one = {"gpt2": ("c_attn", "mlp.c_proj"), "phi3": ("qkv_proj", "gate_up_proj")}.get(family, ("q_proj,v_proj", "up_proj"))
+    some, one = {"gpt2": ("c_attn", "mlp.c_proj"), "phi3": ("qkv_proj", "gate_up_proj"),
+                 "phi4": ("qkv_proj", "gate_up_proj")}.get(family, ("q_proj,v_proj", "up_proj"))
     yield ["--lora", "rank=4,alpha=8,scaling=rank_stabilized"]
     yield ["--lora", "rank=4,alpha=8", "--lora-on", some, "--train", "embedding.*,head.*"]
     yield ["--lora", "rank=3,alpha=8", "--lora-on", one]

@@ -75,6 +75,7 @@ def _settle(rope, theta, config):
     rope.setdefault("rope_theta", theta)
     rope["kind"] = rope.get("rope_type") or rope.get("type") or "default"
     rope["max_positions"] = config["max_position_embeddings"]
+    rope.setdefault("partial_rotary_factor", config.get("partial_rotary_factor", 1))
     rope.setdefault("original_max_position_embeddings", config["max_position_embeddings"])
     return rope
 

@@ -35,9 +35,9 @@ struct ah_norm_args {
 
 struct ah_rope_args {
     struct ah_math_matrix x;
-    const float *table;        /* (positions, head_dim / 2) pairs of cosine and sine */
+    const float *table;        /* (positions, head_dim / 2) pairs of cosine and sine; rotated / 2 are used */
     const uint32_t *positions; /* NULL: row % seq */
-    uint64_t heads, head_dim, seq;
+    uint64_t heads, head_dim, rotated, seq;
     bool inverse;
 };
 

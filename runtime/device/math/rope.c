@@ -27,6 +27,7 @@ void ah_rope_run(const struct ah_host *host, const struct ah_op *op)
                 .positions = ah_host_operand(host, op, 2),
                 .heads = rope->heads,
                 .head_dim = rope->head_dim,
+                .rotated = rope->rotated ? rope->rotated : rope->head_dim,
                 .seq = rope->seq,
                 .inverse = rope->inverse,
             },

@@ -279,7 +279,8 @@ static void fill_angles(struct trial *t, unsigned char *arena, uint64_t *random)
 TEST_IN(gradients, of_rope, seed, NULL)
 {
     struct trial *t = new_evaluator(0.5);
-    const struct ah_op_rope sizes = {.rows = 12, .heads = 3, .head_dim = 10, .table_rows = 6, .seq = 6};
+    const struct ah_op_rope sizes = {
+        .rows = 12, .heads = 3, .head_dim = 10, .rotated = 6, .table_rows = 6, .seq = 6};
     const struct ah_op *y =
         forward(t, (struct ah_op){.kind = AH_OP_ROPE, .arg = {here, here}, .u.rope = sizes});
     struct ah_op back = {.kind = AH_OP_ROPE, .arg = {t->dy, y->arg[1]}, .u.rope = sizes};

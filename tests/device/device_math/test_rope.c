@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compares rope with rotations in double. Elements half a head apart rotate together, by the angle of the row's
- * position. The inverse rotates them back.
+ * Compares rope with rotations in double. Elements half of what turns apart rotate together, by the angle of the row's
+ * position. The inverse rotates them back. The other elements of a head stay.
  */
 #include "tests/device/device_math/op_case.h"
 
@@ -16,6 +16,8 @@ static struct ah_op random_rope(uint64_t *random)
     rope->rows = op_case_size(random, 100);
     rope->heads = 1 + (uint32_t)op_case_below(random, 5);
     rope->head_dim = 2 * (uint32_t)op_case_size(random, op_case_below(random, 20) ? 80 : 700);
+    if (op_case_below(random, 2))
+        rope->rotated = 2 + 2 * (uint32_t)op_case_below(random, rope->head_dim / 2);
     rope->table_rows = 1 + (uint32_t)op_case_below(random, POSITIONS);
     rope->inverse = op_case_below(random, 2);
     op.arg[0] = op_case_ref(random, (uint64_t)rope->heads * rope->head_dim);
@@ -30,9 +32,9 @@ static struct ah_op random_rope(uint64_t *random)
 static void check_row(const struct op_case *c, uint64_t row)
 {
     const struct ah_op_rope *rope = &c->op.u.rope;
-    const uint64_t half = rope->head_dim / 2;
+    const uint64_t half = (rope->rotated ? rope->rotated : rope->head_dim) / 2;
     const uint64_t position = rope->seq ? row % rope->seq : op_case_word(c, 2, row);
-    for (uint64_t head = 0; head < rope->heads; head++)
+    for (uint64_t head = 0; head < rope->heads; head++) {
         for (uint64_t p = 0; p < half; p++) {
             const uint64_t at = head * rope->head_dim + p;
             const double cosine = op_case_input(c, 1, position, 2 * p);
@@ -41,6 +43,9 @@ static void check_row(const struct op_case *c, uint64_t row)
             op_case_check(c, 0, row, at, x * cosine - y * sine, 5e-7);
             op_case_check(c, 0, row, at + half, y * cosine + x * sine, 5e-7);
         }
+        for (uint64_t i = head * rope->head_dim + 2 * half; i < (head + 1) * rope->head_dim; i++)
+            op_case_check(c, 0, row, i, op_case_input(c, 0, row, i), 0);
+    }
 }
 
 TEST(rope, turns_every_head)

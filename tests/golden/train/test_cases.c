@@ -44,6 +44,7 @@ static const char *const names[] = {
     "smollm3-windows",
     "phi3",
     "phi3-longrope",
+    "phi3-partial",
     "gemma2",
     "gemma2-odd",
     "gemma3",

@@ -117,11 +117,12 @@ static inline void ref_norm_backward(const struct reference *r)
 static inline void ref_rope(const struct reference *r)
 {
     const struct ah_op_rope *s = &r->op->u.rope;
-    uint64_t half = s->head_dim / 2, row = (uint64_t)s->heads * s->head_dim;
+    const uint32_t rotated = s->rotated ? s->rotated : s->head_dim;
+    uint64_t half = rotated / 2, row = (uint64_t)s->heads * s->head_dim;
     for (uint64_t i = 0; i < s->rows; i++)
         for (uint64_t c = 0; c < s->heads * half; c++) {
             uint64_t pair = c % half, first = c / half * s->head_dim + pair;
-            double angle = r->data->positions[i] * pow(r->data->theta, -2.0 * (double)pair / s->head_dim) *
+            double angle = r->data->positions[i] * pow(r->data->theta, -2.0 * (double)pair / rotated) *
                            (s->inverse ? -1 : 1);
             double *a = ref_element(r, 0, i, row, first), *b = ref_element(r, 0, i, row, first + half);
             double x = *a, y = *b;

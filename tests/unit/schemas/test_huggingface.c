@@ -173,7 +173,7 @@ TEST(huggingface, refuses_by_name_what_changes_the_model)
         {",\"rope_parameters\":{\"rope_type\":\"longrope\",\"long_factor\":[1,2]}",
          "rope_parameters: longrope needs short_factor and long_factor"},
         {",\"rope_parameters\":{\"rope_type\":\"longrope\",\"long_factor\":[1,2],\"short_factor\":[1,2]}",
-         "rope_parameters: short_factors has 2 factors, but a head has 8 pairs"},
+         "rope_parameters: short_factors has 2 factors, but 8 pairs of a head turn"},
         {",\"rope_scaling\":{\"rope_type\":\"dynamic\",\"factor\":2}", "\"dynamic\""},
         {",\"rope_scaling\":{\"type\":\"linear\"}", "rope_scaling: factor is missing"},
         {",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8}",
@@ -434,6 +434,38 @@ TEST(huggingface, refuses_what_transformers_reads_otherwise)
     assert_string_equal(document.warnings[0], "sliding_window: has no effect in this family");
     assert_int_equal(document.body.model->padding_token, AH_MODEL_NO_PADDING);
     ah_document_release(&document);
+}
+
+static void check_rotated(const char *text, uint64_t rotated)
+{
+    struct ah_document document = parsed(text);
+    assert_int_equal(document.n_warnings, 0);
+    assert_int_equal(document.body.model->rope->rotated, rotated);
+    assert_int_equal(ah_model_rotated(document.body.model), rotated ? rotated : 16);
+    ah_document_release(&document);
+}
+
+#define PHI3(more)  FAMILY("phi3", ",\"pad_token_id\":null" more)
+#define SHARE(text) "\"partial_rotary_factor\":" text
+
+TEST(huggingface, phi3_turns_a_share_of_a_head)
+{
+    check_rotated(PHI3(), 0);
+    check_rotated(PHI3("," SHARE("1.0")), 0);
+    check_rotated(PHI3("," SHARE("0.5")), 8);
+    check_rotated(PHI3("," SHARE("0.8")), 12);
+    check_rotated(PHI3("," SHARE("0.5") ",\"rope_parameters\":{" SHARE("0.75") ",\"rope_theta\":9}"), 12);
+    check_rotated(PHI3("," SHARE("0.5") ",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1,2,3,4],"
+                                        "\"long_factor\":[1,2,3,4]},\"original_max_position_embeddings\":16"),
+                  8);
+    check_refused(PHI3("," SHARE("0.95")), "partial_rotary_factor must leave an even number");
+    check_refused(PHI3("," SHARE("0.1")), "partial_rotary_factor must leave an even number");
+    check_refused(PHI3("," SHARE("2")), "partial_rotary_factor must leave an even number");
+    check_refused(PHI3("," SHARE("null")), "partial_rotary_factor: null has no meaning in phi3");
+    check_refused(
+        PHI3("," SHARE("0.5") ",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1,2,3,4,5,6,7,"
+                              "8],\"long_factor\":[1,2,3,4,5,6,7,8]}"),
+        "need a number for each pair of width / heads that turns");
 }
 
 /* The published file of a model with 4 billion parameters, which leaves out what its class has by default. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rope: rotates elements p and p + h of a head of 2 h elements by the angle of pair p, in place:
+ * Rope: rotates elements p and p + h of the first 2 h elements of a head by the angle of pair p, in place:
  *
  *     y_p = x_p c - x_(p+h) s,      y_(p+h) = x_(p+h) c + x_p s,
  *
@@ -22,8 +22,9 @@ struct task {
     struct ah_rows table;      /* a cosine and a sine for each position and pair */
     const uint32_t *positions; /* NULL: row % seq */
     uint64_t rows, seq;
-    unsigned heads, half;
-    unsigned eights;     /* groups of eight elements in half a head */
+    unsigned heads, head_dim;
+    unsigned half;       /* elements h of a head that turn with as many others */
+    unsigned eights;     /* groups of eight of these */
     unsigned head_lanes; /* number of threads that share the heads of a row */
     bool inverse;
 };
@@ -73,7 +74,7 @@ __device__ inline void turn_heads(const struct task *t, const struct angles *ang
     float a[8], b[8];
     for (unsigned k = 0; k < HEADS; k++) {
         const unsigned head = first + k * t->head_lanes;
-        const uint64_t column = static_cast<uint64_t>(head) * 2 * t->half;
+        const uint64_t column = static_cast<uint64_t>(head) * t->head_dim;
         if (head >= t->heads)
             continue;
         ah_load(&low[k], ah_row<D>(t->x, row, column), p, t->half - p);
@@ -81,7 +82,7 @@ __device__ inline void turn_heads(const struct task *t, const struct angles *ang
     }
     for (unsigned k = 0; k < HEADS; k++) {
         const unsigned head = first + k * t->head_lanes;
-        const uint64_t column = static_cast<uint64_t>(head) * 2 * t->half;
+        const uint64_t column = static_cast<uint64_t>(head) * t->head_dim;
         if (head >= t->heads)
             continue;
         turn(angles, low[k], high[k], a, b);
@@ -110,13 +111,15 @@ cudaError_t ah_cuda_rope(const struct ah_cuda_launch *launch)
 {
     const struct ah_op_rope *op = &launch->op->u.rope;
     const uint64_t width = static_cast<uint64_t>(op->heads) * op->head_dim;
-    const unsigned half = op->head_dim / 2, eights = (half + 7) / 8, lanes = (op->heads + HEADS - 1) / HEADS;
+    const unsigned half = (op->rotated ? op->rotated : op->head_dim) / 2, eights = (half + 7) / 8;
+    const unsigned lanes = (op->heads + HEADS - 1) / HEADS;
     const struct task t = {ah_rows_of(launch, 0, width),
-                           ah_rows_of(launch, 1, 2 * half),
+                           ah_rows_of(launch, 1, op->head_dim),
                            static_cast<const uint32_t *>(launch->arg[2]),
                            op->rows,
                            op->seq,
                            op->heads,
+                           op->head_dim,
                            half,
                            eights,
                            lanes,

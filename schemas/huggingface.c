@@ -109,6 +109,9 @@ static int check_key(struct ah_huggingface_conversion *conversion, const cJSON *
                 ? "the weights are quantised, but autohete trains in bf16 or fp32; use the model from "
                   "before quantisation"
                 : "this setting changes the model and is not supported");
+    if (effect == AH_HUGGINGFACE_CODE)
+        return add_warning(conversion, key->string,
+                           "the code that it names is not run; the model is that of the family's own class");
     return !cJSON_IsNull(key) && effect == AH_HUGGINGFACE_WARNED
                ? add_warning(conversion, key->string, "has no effect in this family")
                : AH_OK;

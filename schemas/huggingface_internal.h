@@ -105,9 +105,10 @@ enum ah_huggingface_effect {
     AH_HUGGINGFACE_UNLESS_ZERO,
     AH_HUGGINGFACE_UNLESS_ONE,
     AH_HUGGINGFACE_UNLESS_FULL, /* refused unless all layers have full attention */
-    AH_HUGGINGFACE_REFUSED,     /* refused unless null */
-    AH_HUGGINGFACE_QUANTISED,   /* refused unless null, with the reason */
-    AH_HUGGINGFACE_NEVER        /* always refused, even if null */
+    AH_HUGGINGFACE_CODE,    /* refused unless an object; the code that it names is not run, with a warning */
+    AH_HUGGINGFACE_REFUSED, /* refused unless null */
+    AH_HUGGINGFACE_QUANTISED, /* refused unless null, with the reason */
+    AH_HUGGINGFACE_NEVER      /* always refused, even if null */
 };
 
 struct ah_huggingface_key {

@@ -26,7 +26,7 @@ enum {
     NONE = AH_HUGGINGFACE_NONE, WARNED = AH_HUGGINGFACE_WARNED,
     UNLESS_EMPTY = AH_HUGGINGFACE_UNLESS_EMPTY, UNLESS_FALSE = AH_HUGGINGFACE_UNLESS_FALSE,
     UNLESS_TRUE = AH_HUGGINGFACE_UNLESS_TRUE, UNLESS_ZERO = AH_HUGGINGFACE_UNLESS_ZERO,
-    UNLESS_ONE = AH_HUGGINGFACE_UNLESS_ONE, UNLESS_FULL = AH_HUGGINGFACE_UNLESS_FULL, REFUSED = AH_HUGGINGFACE_REFUSED,
+    UNLESS_ONE = AH_HUGGINGFACE_UNLESS_ONE, UNLESS_FULL = AH_HUGGINGFACE_UNLESS_FULL, CODE = AH_HUGGINGFACE_CODE, REFUSED = AH_HUGGINGFACE_REFUSED,
     QUANTISED = AH_HUGGINGFACE_QUANTISED, NEVER = AH_HUGGINGFACE_NEVER,
 };
 
@@ -81,7 +81,7 @@ const struct ah_huggingface_key ah_huggingface_keys[] = {
     {"add_cross_attention", 0, NONE, 0, UNLESS_FALSE},
     {"attention_chunk_size", 0, NONE, 0, REFUSED},
     {"attention_multiplier", 0, NONE, 0, REFUSED},
-    {"auto_map", 0, NONE, 0, NEVER},
+    {"auto_map", 0, NONE, 0, CODE},
     {"compression_config", 0, NONE, 0, QUANTISED},
     {"decoder", 0, NONE, 0, REFUSED},
     {"decoder_sparse_step", 0, NONE, 0, UNLESS_ZERO},
@@ -222,6 +222,8 @@ bool ah_huggingface_key_refused(int effect, const struct cJSON *value)
         return !cJSON_IsNull(value) && (!cJSON_IsNumber(value) || fabs(value->valuedouble) > 0);
     case UNLESS_ONE:
         return !cJSON_IsNull(value) && (!cJSON_IsNumber(value) || fabs(value->valuedouble - 1) > 0);
+    case CODE:
+        return !cJSON_IsObject(value);
     case REFUSED:
     case QUANTISED:
         return !cJSON_IsNull(value);

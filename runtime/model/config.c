@@ -449,7 +449,7 @@ static int check_config(const struct ah_model *model, const char *path, const st
 int ah_config_adopt(const struct ah_model *model, const char *path, enum ah_dtype dtype,
                     struct ah_buffer *out, struct ah_error *err)
 {
-    struct ah_buffer text = {0}, first = {0}, second = {0};
+    struct ah_buffer text = {0}, first = {0}, second = {0}, third = {0};
     char value[32];
     snprintf(value, sizeof value, "\"%s\"", dtype_word(dtype));
     int rc = ah_file_check_regular(path, err);
@@ -460,12 +460,15 @@ int ah_config_adopt(const struct ah_model *model, const char *path, enum ah_dtyp
         rc = replace_value(&text, "torch_dtype", value, &first, err);
     if (!rc)
         rc = replace_value(&first, "dtype", value, &second, err);
+    if (!rc) /* the files with code that it names are not copied */
+        rc = replace_value(&second, "auto_map", "{}", &third, err);
     if (!rc) {
-        append_text(out, &second);
+        append_text(out, &third);
         rc = out->failed ? ah_error_memory(err) : AH_OK;
     }
     ah_buffer_release(&text);
     ah_buffer_release(&first);
     ah_buffer_release(&second);
+    ah_buffer_release(&third);
     return rc;
 }

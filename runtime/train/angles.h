@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Angles: the table of rotary positions for rope ops: (cos, sin) for each position and pair, in fp32, rounded once from
- * double. Frequencies are theta^(-2 pair / d), scaled as the model says, where d elements of a head turn. The other pairs
+ * double. Frequencies are theta^(-2 pair / d), scaled as the model says; d elements of a head turn. The other pairs
  * of a row are zero and not used. If layers with a window have their own rotary positions, theirs are a second table
  * right after the first.
  */

@@ -148,9 +148,11 @@ WILD = {
 }
 WILD["rope_scaling"] = WILD["rope_parameters"]
 HARMLESS = {"only empty": one_of({}, None), "only false": one_of(False), "only true": one_of(True), "only 0": one_of(0, None),
-            "only 1": one_of(1, 1.0, None), "refused": one_of(None), "refused, null too": one_of(None), "only full attention": full}
+            "only 1": one_of(1, 1.0, None), "refused": one_of(None), "refused, null too": one_of(None), "only full attention": full,
+            "an object, with a warning": one_of({}, {"AutoConfig": "configuration_x.X", "AutoModelForCausalLM": "modeling_x.X"})}
 REFUSED = {"only empty": one_of({"0": [1]}), "only false": one_of(True), "only true": one_of(False, None),
-           "only 0": one_of(2), "only 1": one_of(0.5), "refused": one_of(2, 0.5, {"a": 1}), "refused, null too": one_of(2, {"a": 1}), "only full attention": layer_types}
+           "only 0": one_of(2), "only 1": one_of(0.5), "refused": one_of(2, 0.5, {"a": 1}), "refused, null too": one_of(2, {"a": 1}), "only full attention": layer_types,
+           "an object, with a warning": one_of(None, 3, "modeling_x.X")}
 SIZES = {"vocab_size", "n_embd", "n_layer", "n_head", "n_positions", "hidden_size", "num_hidden_layers",
          "num_attention_heads", "max_position_embeddings", "intermediate_size", "model_type"}
 

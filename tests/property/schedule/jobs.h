@@ -19,7 +19,7 @@ static const char *const test_models[] = {
     "gpt-10b",    "gpt-12b",    "gpt-16b",       "gpt-22b",    "gpt-2b",     "gpt-4b",      "gpt-6b",
     "gpt-8b",     "gpt2-1.5b",  "gpt2-124m",     "gpt2-355m",  "gpt2-774m",  "llama-2-13b", "llama-2-7b",
     "llama-3-8b", "mistral-7b", "qwen2.5-0.5b",  "qwen2.5-7b", "qwen3-0.6b", "qwen3-8b",    "tiny",
-    "olmo-2-7b",  "smollm3-3b", "phi-3-mini-4k", "gemma-2-2b", "gemma-3-1b"};
+    "olmo-2-7b",  "smollm3-3b", "phi-3-mini-4k", "gemma-2-2b", "gemma-3-1b", "gemma-3-4b",  "phi-4-mini"};
 enum { TEST_MODELS = sizeof test_models / sizeof test_models[0] };
 
 static const char *const test_everything[] = {"*"};

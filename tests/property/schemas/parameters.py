@@ -24,7 +24,8 @@ PUBLISHED = {
     "llama-30b": 32528943616, "llama-3-8b": 8030261248, "mistral-7b": 7241732096,
     "qwen2.5-0.5b": 494032768, "qwen2.5-7b": 7615616512, "qwen3-0.6b": 596049920, "qwen3-8b": 8190735360,
     "olmo-2-7b": 7298617344, "smollm3-3b": 3075098624, "phi-3-mini-4k": 3821079552, "gemma-2-2b": 2614341888,
-    "gemma-3-1b": 999885952,
+    "gemma-3-1b": 999885952, "gemma-3-4b": 4300079472 - 419816304,  # without what reads images
+    "phi-4-mini": 3836021760,
 }
 # Our own models: within 5 percent of the number in the name; None: the name has no size.
 NAMED = {"gpt-2b": 2e9, "gpt-4b": 4e9, "gpt-6b": 6e9, "gpt-8b": 8e9, "gpt-10b": 10e9, "gpt-12b": 12e9,
@@ -52,6 +53,11 @@ def gpt2(c):
     return c["vocab_size"] * d + c["n_positions"] * d + c["n_layer"] * layer + 2 * d
 
 
+# What the text part of gemma3 has if its file leaves it out.
+GEMMA3 = {"hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8,
+          "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 262208}
+
+
 def llama_like(c):
     d, heads = c["hidden_size"], c["num_attention_heads"]
     head = c.get("head_dim") or d // heads
@@ -69,6 +75,8 @@ def llama_like(c):
 def formula(document):
     if "kind" in document:
         return ours(document)
+    if document["model_type"] == "gemma3":
+        return llama_like(GEMMA3 | document["text_config"])
     return gpt2(document) if document["model_type"] == "gpt2" else llama_like(document)
 
 
@@ -86,6 +94,9 @@ def printed(driver, path):
 def respelled(config):
     """Returns the same config in the newer spelling: rope in one group, defaults written out, nulls left out."""
     changed = {key: value for key, value in config.items() if value is not None}
+    if config["model_type"] == "gemma3":
+        text = {"rope_theta": 1e6, "rope_local_base_freq": 1e4} | config["text_config"]
+        return changed | {"text_config": respelled(text) | {key: GEMMA3[key] for key in GEMMA3.keys() - text.keys()}}
     if config["model_type"] == "gpt2":
         return changed | {"n_inner": None, "tie_word_embeddings": True, "activation_function": "gelu_pytorch_tanh"}
     rope = config.get("rope_scaling") or {"rope_type": "default"}

@@ -217,7 +217,8 @@ TEST(huggingface, refuses_by_name_what_changes_the_model)
         {",\"architectures\":[\"LlamaForCausalLM\",\"Other\"]", "architectures: \"Other\""},
         {",\"architectures\":\"LlamaForCausalLM\"", "architectures: is not a list"},
         {",\"architectures\":[7]", "architectures: is not supported"},
-        {",\"auto_map\":{}", "auto_map: this setting"},
+        {",\"auto_map\":null", "auto_map: this setting"},
+        {",\"auto_map\":\"modeling_x.X\"", "auto_map: this setting"},
         {",\"compression_config\":{}", "compression_config: the weights are quantised"},
         {",\"quantization\":{}", "quantization: the weights are quantised"},
     };
@@ -551,6 +552,7 @@ static const char *const effects[] = {[AH_HUGGINGFACE_COMPUTED] = "computed",
                                       [AH_HUGGINGFACE_UNLESS_ZERO] = "only 0",
                                       [AH_HUGGINGFACE_UNLESS_ONE] = "only 1",
                                       [AH_HUGGINGFACE_UNLESS_FULL] = "only full attention",
+                                      [AH_HUGGINGFACE_CODE] = "an object, with a warning",
                                       [AH_HUGGINGFACE_REFUSED] = "refused",
                                       [AH_HUGGINGFACE_QUANTISED] = "refused",
                                       [AH_HUGGINGFACE_NEVER] = "refused, null too"};
@@ -592,13 +594,15 @@ TEST(huggingface, docs_show_the_table_of_keys)
 TEST(huggingface, warns_once_of_each_key_without_effect)
 {
     struct ah_document document = parsed(LLAMA(
-        ",\"sliding_window\":16,\"my_key\":{\"a\":[1]},\"architectures\":[\"LlamaForCausalLM\"],"
+        ",\"sliding_window\":16,\"auto_map\":{\"AutoConfig\":\"x.X\"},\"my_key\":{\"a\":[1]},"
+        "\"architectures\":[\"LlamaForCausalLM\"],"
         "\"use_cache\":false,\"quantization_config\":null,\"pretraining_tp\":2,\"attention_dropout\":0.25"));
     assert_int_equal(document.body.model->window, 0);
-    assert_int_equal(document.n_warnings, 3);
+    assert_int_equal(document.n_warnings, 4);
     assert_string_equal(document.warnings[0], "my_key: is unknown and was ignored");
     assert_string_equal(document.warnings[1], "sliding_window: has no effect in this family");
-    check_text_has(document.warnings[2], "dropout");
+    check_text_has(document.warnings[2], "auto_map: the code that it names is not run");
+    check_text_has(document.warnings[3], "dropout");
     check_near(document.body.model->dropout, 0.25, 0);
     ah_document_release(&document);
 }

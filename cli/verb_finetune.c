@@ -11,13 +11,14 @@
 #include "cli/run/run_samples.h"
 #include "cli/verbs.h"
 #include "runtime/run/devices.h"
+#include "runtime/train/checkpoint/checkpoints.h"
 #include "runtime/train/data/dataset.h"
 #include "schemas/model.h"
 #include "schemas/plan.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -25,7 +26,7 @@
 struct finetune_options {
     const char *output, *machine, *lora, *loss, *date;
     struct ah_option_list lora_on, train, weights;
-    struct ah_option_integer seq, batch, steps, samples, device_memory, host_memory;
+    struct ah_option_integer seq, batch, steps, save_every, samples, device_memory, host_memory;
     struct ah_option_real epochs, lr, val;
 };
 
@@ -47,6 +48,10 @@ static const struct ah_option finetune_table[] = {
     {"epochs", 0, AH_OPTION_REAL, "X", NULL, FIELD(epochs), "passes through the data (default 1)"},
     {"steps", 0, AH_OPTION_COUNT, "N", NULL, FIELD(steps), "steps, instead of --epochs"},
     {"lr", 0, AH_OPTION_REAL, "X", NULL, FIELD(lr), "as of 'run'"},
+    {"save-every", 0, AH_OPTION_COUNT, "N", NULL, FIELD(save_every),
+     "save every this many steps, so that a run that is killed goes on from there (default: ten times, but "
+     "not more "
+     "often than every 50 steps; 0: only at the end)"},
     {"val", 0, AH_OPTION_REAL, "SHARE", NULL, FIELD(val), "held out of the data (default 0.05; 0: nothing)"},
     {"samples", 0, AH_OPTION_COUNT, "N", NULL, FIELD(samples),
      "answers to show before and after training, to beginnings of the held-out documents (default 2)"},
@@ -63,15 +68,39 @@ static const struct ah_option finetune_table[] = {
 #define BEFORE "samples-before.json"
 #define AFTER  "samples-after.json"
 
-enum { BATCH_MOST = 16, STEPS_WANTED = 50, SAMPLES = 2 };
+enum {
+    BATCH_MOST = 16,
+    STEPS_WANTED = 50,
+    SAMPLES = 2,
+    SAMPLES_MOST = 256,
+    SAVES = 10,
+    SAVE_STEPS_LEAST = 50
+};
 
 struct finetuning {
     const struct finetune_options *options;
     const char *model; /* the operand */
     struct ah_lines lines;
+    char newest[PATH_MAX]; /* the checkpoint that is the result */
 };
 
 /* ---- the parts ---- */
+
+/* Warns of data that are newer than what was made of them, which is not made again. */
+static void check_age(const struct finetuning *tuning)
+{
+    const struct ah_arguments *arguments = &tuning->lines.cli->arguments;
+    char made[PATH_MAX];
+    struct stat of_made, of_data;
+    snprintf(made, sizeof made, "%s/data/train-00000.bin", tuning->options->output);
+    for (size_t i = 1; i < arguments->n_operands && !stat(made, &of_made); i++)
+        if (!stat(arguments->operands[i], &of_data) && of_data.st_mtime > of_made.st_mtime)
+            ah_cli_tell(tuning->lines.cli, AH_CLI_WARNING,
+                        "'%s' was changed after '%s/data' was made of it, and this training goes on without "
+                        "the changes; "
+                        "name another folder to train on them",
+                        arguments->operands[i], tuning->options->output);
+}
 
 static int tokenize(struct finetuning *tuning)
 {
@@ -96,6 +125,7 @@ static int tokenize(struct finetuning *tuning)
     }
     ah_lines_text(lines, "loss", options->loss);
     ah_lines_text(lines, "date", options->date);
+    check_age(tuning);
     return ah_lines_do(lines);
 }
 
@@ -169,13 +199,46 @@ static int plan(struct finetuning *tuning, uint64_t seq, uint64_t batch)
     return ah_lines_do(lines);
 }
 
+/* Writes the folder of the newest whole checkpoint; "" if nothing was saved yet. AH_E_IO, AH_E_DOCUMENT: there are only
+ * broken ones. */
+static int find_newest(struct finetuning *tuning, char ret_path[PATH_MAX])
+{
+    struct ah_checkpoints_found found;
+    struct ah_error err = {0};
+    char folder[PATH_MAX];
+    *ret_path = '\0';
+    if (!ah_lines_has(&tuning->lines, "checkpoints"))
+        return AH_OK;
+    if (snprintf(folder, sizeof folder, "%s/checkpoints", tuning->options->output) >= (int)sizeof folder)
+        return ah_error_memory(tuning->lines.err);
+    const int rc = ah_checkpoints_find(folder, &found, &err);
+    if (rc)
+        return ah_error_set(tuning->lines.err, rc, "%s; remove '%s' to begin the training again", err.text,
+                            folder);
+    memcpy(ret_path, found.path, sizeof found.path);
+    return AH_OK;
+}
+
+static uint64_t save_every(const struct finetune_options *options, uint64_t sequences, uint64_t batch)
+{
+    const double epochs = options->epochs.given ? options->epochs.value : 1;
+    const double steps = options->steps.given ? (double)options->steps.value
+                                              : ceil(epochs * (double)sequences / (double)batch);
+    if (options->save_every.given)
+        return options->save_every.value;
+    return (uint64_t)fmin(fmax(ceil(steps / SAVES), SAVE_STEPS_LEAST), 1e9);
+}
+
 /* Trains, or goes on with a training that was interrupted. What is recorded is the line that begins it. */
-static int train(struct finetuning *tuning)
+static int train(struct finetuning *tuning, uint64_t every)
 {
     const struct finetune_options *options = tuning->options;
     struct ah_lines *lines = &tuning->lines;
-    const bool resumes = ah_lines_has(lines, "checkpoints/resume.json");
+    char newest[PATH_MAX];
     bool done;
+    int rc = find_newest(tuning, newest);
+    if (rc)
+        return rc;
     ah_lines_begin(lines, "run");
     ah_lines_add(lines, "%s/plan.json", options->output);
     ah_lines_text(lines, "weights", tuning->model);
@@ -193,13 +256,19 @@ static int train(struct finetuning *tuning)
     ah_lines_real(lines, "lr", &options->lr);
     ah_lines_add(lines, "--save");
     ah_lines_add(lines, "%s/checkpoints", options->output);
+    if (every) {
+        ah_lines_add(lines, "--save-every");
+        ah_lines_add(lines, "%" PRIu64, every);
+    }
+    ah_lines_add(lines, "--keep");
+    ah_lines_add(lines, "1");
     ah_lines_add(lines, "--log");
     ah_lines_add(lines, "%s/run.ndjson", options->output);
     ah_lines_add(lines, "--force");
-    const int rc = ah_lines_goes_on(lines, resumes, &done);
+    rc = ah_lines_goes_on(lines, *newest, &done);
     if (rc)
         return rc;
-    if (!done && resumes) {
+    if (!done && *newest) {
         ah_lines_begin(lines, "run");
         ah_lines_add(lines, "%s/plan.json", options->output);
         ah_lines_add(lines, "--resume");
@@ -211,23 +280,6 @@ static int train(struct finetuning *tuning)
 }
 
 /* ---- samples ---- */
-
-/* Writes the path of the newest checkpoint. Returns false if there is none. */
-static bool find_newest(const struct finetuning *tuning, char ret_path[PATH_MAX])
-{
-    char folder[PATH_MAX];
-    unsigned long long newest = 0, step;
-    snprintf(folder, sizeof folder, "%s/checkpoints", tuning->options->output);
-    DIR *entries = opendir(folder);
-    for (struct dirent *entry; entries && (entry = readdir(entries));) {
-        int end = 0;
-        if (sscanf(entry->d_name, "step-%llu%n", &step, &end) == 1 && !entry->d_name[end] && step > newest)
-            newest = step;
-    }
-    if (entries)
-        closedir(entries);
-    return newest && snprintf(ret_path, PATH_MAX, "%s/step-%08llu", folder, newest) < PATH_MAX;
-}
 
 /* Names the plan's device and the memory that it may take, unless it is the CPU. */
 static int add_device(struct finetuning *tuning)
@@ -304,6 +356,15 @@ static int check_options(const struct ah_cli *cli, const struct finetune_options
             err, AH_E_USAGE,
             "'-o' '%s' has '*', '?' or '[', which mean something in patterns of files; give another name",
             options->output);
+    if (*options->output == '-')
+        return ah_error_set(err, AH_E_USAGE, "'-o' '%s' begins with '-'; write './%s'", options->output,
+                            options->output);
+    if ((options->steps.given && !options->steps.value) ||
+        (options->epochs.given && !(options->epochs.value > 0)))
+        return ah_error_set(err, AH_E_USAGE, "'--%s' must be above 0",
+                            options->steps.given ? "steps" : "epochs");
+    if (options->samples.given && options->samples.value > SAMPLES_MOST)
+        return ah_error_set(err, AH_E_USAGE, "'--samples' is at most %d", (int)SAMPLES_MOST);
     if (options->steps.given && options->epochs.given)
         return ah_error_set(err, AH_E_USAGE, "'--steps' and '--epochs' both say how long; leave one out");
     const char *folder = cli->arguments.operands[0];
@@ -320,6 +381,10 @@ static int check_options(const struct ah_cli *cli, const struct finetune_options
                             "'%s' is no folder; give a model's folder, with config.json, safetensors and a "
                             "tokenizer.json",
                             folder);
+    struct stat output;
+    if (!stat(options->output, &output) && output.st_dev == about.st_dev && output.st_ino == about.st_ino)
+        return ah_error_set(err, AH_E_USAGE, "'-o' '%s' is the model's own folder; name a new one",
+                            options->output);
     return AH_OK;
 }
 
@@ -335,15 +400,17 @@ static uint64_t choose_batch(const struct finetune_options *options, uint64_t se
 
 static int finetune(struct finetuning *tuning)
 {
-    uint64_t seq = 0, sequences = 0;
-    char newest[PATH_MAX];
+    uint64_t seq = 0, sequences = 0, batch = 0;
     int rc = tokenize(tuning);
     rc = rc ? rc : read_data(tuning, &seq, &sequences);
+    if (!rc)
+        batch = choose_batch(tuning->options, sequences);
     rc = rc ? rc : profile(tuning);
-    rc = rc ? rc : plan(tuning, seq, choose_batch(tuning->options, sequences));
+    rc = rc ? rc : plan(tuning, seq, batch);
     rc = rc ? rc : show_samples(tuning, NULL);
-    rc = rc ? rc : train(tuning);
-    rc = rc || !find_newest(tuning, newest) ? rc : show_samples(tuning, newest);
+    rc = rc ? rc : train(tuning, save_every(tuning->options, sequences, batch));
+    rc = rc ? rc : find_newest(tuning, tuning->newest);
+    rc = rc || !*tuning->newest ? rc : show_samples(tuning, tuning->newest);
     if (!rc)
         log_samples(tuning);
     return rc;
@@ -355,13 +422,15 @@ static void report(struct finetuning *tuning)
     const char *folder = tuning->options->output;
     struct ah_emit emit = {.out = cli->json ? &cli->out : NULL};
     if (!cli->json)
-        ah_buffer_printf(
-            &cli->out,
-            "%s/checkpoints has the result; 'autohete report %s/run.ndjson' says where the time went, and "
-            "%s/commands.sh how to do it again\n",
-            ah_cli_clean(cli, folder), ah_cli_clean(cli, folder), ah_cli_clean(cli, folder));
+        ah_buffer_printf(&cli->out,
+                         "%s is the result; 'autohete report %s/run.ndjson' says where the time went, and "
+                         "%s/commands.sh how to "
+                         "do it again\n",
+                         ah_cli_clean(cli, tuning->newest), ah_cli_clean(cli, folder),
+                         ah_cli_clean(cli, folder));
     ah_emit_open(&emit, NULL, '{');
     ah_emit_text(&emit, "folder", folder);
+    ah_emit_text(&emit, "result", tuning->newest);
     ah_emit_open(&emit, "commands", '[');
     for (char *at = strchr(tuning->lines.done.data, '\n') + 1; *at; at = strchr(at, '\n') + 1) {
         const char *line = ah_arena_strndup(&cli->arena, at, strcspn(at, "\n"));
@@ -382,9 +451,13 @@ static int finetune_run(struct ah_cli *cli, const void *given)
         report(&tuning);
     const int status = tuning.lines.status;
     if (rc && status)
-        ah_cli_tell(cli, AH_CLI_NOTE,
-                    "'autohete %s' ended with %d; 'finetune' goes on from here, with the same line",
-                    tuning.lines.words[1], status);
+        ah_cli_tell(
+            cli, AH_CLI_NOTE,
+            status >= AH_LINES_SIGNALLED
+                ? "'autohete %s' ended with %d; 'finetune' goes on from here, with the same line"
+                : "'autohete %s' ended with %d; what is done before is kept. When this is mended, the same "
+                  "line goes on from here; other options need another folder",
+            tuning.lines.words[1], status);
     ah_lines_close(&tuning.lines);
     if (!rc || status)
         return status;
@@ -401,8 +474,9 @@ const struct ah_verb ah_verb_finetune = {
         "those that are done.\n\n"
         "Sequences are as long as 99 of 100 documents with a prompt need. A twentieth of the documents is "
         "held out; its loss is measured before the first step and at the end.\n\n"
-        "If it is interrupted, or a part fails, the same line goes on where it ended. With other options it "
-        "is refused, since OUT has what the first ones made.",
+        "If it is interrupted, or a part fails, the same line goes on where it ended; if it is killed, from "
+        "the last "
+        "checkpoint. With other options it is refused, since OUT has what the first ones made.",
     .syntax = {.options = finetune_table, .operands = {AH_OPERAND_FILE, "MODEL DATA", 2, 4096, NULL}},
     .options_bytes = sizeof(struct finetune_options),
     .examples = {{"finetune Qwen2.5-0.5B-Instruct chats.jsonl -o out", "train all weights, on this machine"},

@@ -65,6 +65,7 @@ static int merge_run(struct ah_cli *cli, const void *given)
         return ah_cli_fail_usage(cli, &err);
     }
     int rc = ah_input_load(&model, base, AH_DOCUMENT_MODEL, &err);
+    rc = rc ? rc : ah_input_check_base(cli, cli->arguments.operands[1], base, &err);
     if (!rc) {
         const struct ah_merge_options merge = {.model = model.body.model,
                                                .base = base,

@@ -396,6 +396,9 @@ static int open_model(struct sampling *sampling)
                            sampling->err);
     if (rc || !adapter)
         return rc;
+    rc = ah_input_check_base(sampling->cli, adapter, sampling->cli->arguments.operands[0], sampling->err);
+    if (rc)
+        return rc;
     rc = ah_adapter_find(sampling->model.body.model, adapter, &sampling->cli->arena, &sampling->adapter,
                          sampling->err);
     if (!rc)

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "cli/frame/input_internal.h"
 #include "cli/frame/options.h"
+#include "runtime/model/adapter.h"
 #include "runtime/model/safetensors.h"
 #include "runtime/train/checkpoint/checkpoint_folder.h"
 #include "schemas/nearest.h"
@@ -156,5 +157,18 @@ int ah_input_load(struct ah_document *ret_document, const char *word, enum ah_do
         add_builtin_names(word, expected, err);
     if (rc == AH_E_IO && !there && models)
         ah_input_add_hub(word, err);
+    return rc;
+}
+
+int ah_input_check_base(struct ah_cli *cli, const char *adapter, const char *base, struct ah_error *err)
+{
+    bool other;
+    const int rc = ah_adapter_has_other_base(adapter, base, &other, err);
+    if (!rc && other)
+        ah_cli_tell(cli, AH_CLI_WARNING,
+                    "'%s' was trained beside other weights than those in '%s' (or beside the same with other "
+                    "names or in "
+                    "another type); is this its base?",
+                    adapter, base);
     return rc;
 }

@@ -13,6 +13,7 @@
 #ifndef AH_CLI_FRAME_INPUT_H
 #define AH_CLI_FRAME_INPUT_H
 
+#include "cli/frame/cli.h"
 #include "schemas/document.h"
 
 /* The names of built-in documents, NULL-terminated. */
@@ -24,6 +25,9 @@ extern const char *const ah_input_clusters[];
  * checkpoint's folder, whose manifest is then read. AH_E_IO: there is no such file; the text lists built-in names. */
 int ah_input_load(struct ah_document *ret_document, const char *word, enum ah_document_kind expected,
                   struct ah_error *err);
+
+/* Warns if the adapter in `adapter` was trained beside other weights than those in `base`. Errors of reading either. */
+int ah_input_check_base(struct ah_cli *cli, const char *adapter, const char *base, struct ah_error *err);
 
 /* If `word` is not a file but looks like a model on the Hugging Face hub (ORGANISATION/MODEL), appends how to fetch the
  * model to the message. */

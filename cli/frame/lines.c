@@ -26,7 +26,7 @@ extern char **environ;
 /* Before a line that has begun and is not done. */
 #define BEGUN "# begun: "
 
-enum { COMMANDS_BYTES_MAX = 1 << 22, SIGNALLED = 128 };
+enum { COMMANDS_BYTES_MAX = 1 << 22, FLAGS_MAX = 2 };
 
 /* ---- lines ---- */
 
@@ -122,22 +122,28 @@ static int wait_for(pid_t child, const atomic_int *stop)
         asked = atomic_load(stop);
         nanosleep(&nap, NULL);
     }
-    return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+    return WIFEXITED(state) ? WEXITSTATUS(state) : AH_LINES_SIGNALLED + WTERMSIG(state);
 }
 
 /* Runs the line as a process. AH_E_FAILED: it cannot be started, or it failed: then `status` is not 0. */
 static int run_process(struct ah_lines *lines)
 {
     const atomic_int *stop = ah_interrupt_catch();
+    const char *words[AH_LINES_WORDS_MAX + FLAGS_MAX + 1];
     posix_spawn_file_actions_t files;
+    size_t n = lines->n;
     pid_t child = 0;
     int rc = posix_spawn_file_actions_init(&files);
-    lines->words[lines->n] = NULL;
+    memcpy(words, lines->words, n * sizeof *words);
+    if (lines->cli->json) /* of which errors remain */
+        words[n++] = "--json";
+    if (lines->cli->arguments.quiet)
+        words[n++] = "--quiet";
+    words[n] = NULL;
     if (!rc && is_silent(lines))
         rc = posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
     rc = rc ? rc
-            : posix_spawn(&child, "/proc/self/exe", &files, NULL, (char *const *)(uintptr_t)lines->words,
-                          environ);
+            : posix_spawn(&child, "/proc/self/exe", &files, NULL, (char *const *)(uintptr_t)words, environ);
     posix_spawn_file_actions_destroy(&files);
     if (rc)
         return ah_error_set(lines->err, AH_E_FAILED, "'autohete %s' cannot be started: %s", lines->words[1],
@@ -271,7 +277,7 @@ static int do_line(struct ah_lines *lines, bool tries)
         lines->at += strlen(line.data);
     if (!rc && !done) {
         rc = run_process(lines);
-        if (tries && rc && lines->status && lines->status < SIGNALLED) {
+        if (tries && rc && lines->status && lines->status < AH_LINES_SIGNALLED) {
             ah_cli_tell(lines->cli, AH_CLI_NOTE, "'autohete %s' ended with %d; training goes on without it",
                         lines->words[1], lines->status);
             rc = lines->status = 0;

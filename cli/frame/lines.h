@@ -16,7 +16,10 @@
 
 #include "cli/frame/cli.h"
 
-enum { AH_LINES_WORDS_MAX = 4160 };
+enum {
+    AH_LINES_WORDS_MAX = 4160,
+    AH_LINES_SIGNALLED = 128 /* least status of a process that was interrupted, or that a signal ended */
+};
 
 struct ah_lines {
     struct ah_cli *cli;

@@ -55,6 +55,10 @@ struct ah_adapter_found {
 int ah_adapter_find(const struct ah_model *model, const char *folder, struct ah_arena *arena,
                     struct ah_adapter_found *ret_found, struct ah_error *err);
 
+/* Sets `ret_other` to true if a checkpoint beside the adapter says that it was trained beside other weights than those
+ * in `base`. Errors of reading either. */
+int ah_adapter_has_other_base(const char *folder, const char *base, bool *ret_other, struct ah_error *err);
+
 /* Checks that the adapter in `folder` computes what the model's adapters do: rank, factor, and nothing that we lack.
  * AH_E_MISMATCH says what to plan with; AH_E_UNSUPPORTED names the setting; AH_E_IO, AH_E_DOCUMENT, AH_E_MEMORY. */
 int ah_adapter_check(const struct ah_model *model, const char *folder, struct ah_error *err);

@@ -6,10 +6,13 @@
 
 #include "runtime/model/safetensors.h"
 #include "runtime/model/weight_names.h"
+#include "schemas/checkpoint.h"
+#include "schemas/document.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 struct finding {
     struct ah_model model; /* with the adapters that are looked for */
@@ -130,4 +133,22 @@ int ah_adapter_find(const struct ah_model *model, const char *folder, struct ah_
     *ret_found = found;
     ret_found->lora.on = ret_found->on;
     return AH_OK;
+}
+
+int ah_adapter_has_other_base(const char *folder, const char *base, bool *ret_other, struct ah_error *err)
+{
+    struct ah_document manifest;
+    char path[PATH_MAX], digest[AH_SHA256_HEX_MAX];
+    *ret_other = false;
+    if (snprintf(path, sizeof path, "%s/checkpoint.json", folder) >= PATH_MAX || access(path, F_OK))
+        return AH_OK;
+    int rc = ah_document_load(&manifest, path, AH_DOCUMENT_CHECKPOINT, err);
+    if (rc)
+        return rc;
+    const struct ah_signature_run *run = manifest.body.checkpoint->numeric_signature.run;
+    const char *beside = run ? run->base_sha256 : NULL;
+    rc = beside ? ah_safetensors_digest(base, digest, err) : AH_OK;
+    *ret_other = !rc && beside && strcmp(beside, digest) != 0;
+    ah_document_release(&manifest);
+    return rc;
 }

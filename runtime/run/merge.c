@@ -450,12 +450,12 @@ static int write_folder(struct merge *merge, const char *folder)
         length--;
     if (snprintf(merge->folder, sizeof merge->folder, "%.*s.tmp", (int)length, folder) >= PATH_MAX)
         return ah_error_set(merge->err, AH_E_IO, "%.200s: the name is too long", folder);
-    if (mkdir(merge->folder, 0777) && errno == EEXIST)
-        return ah_error_set(merge->err, AH_E_IO,
-                            "%.300s: exists already, perhaps from a merge that was killed; remove it",
-                            merge->folder);
-    if (access(merge->folder, F_OK))
-        return fail_folder(merge, merge->folder, "made");
+    if (mkdir(merge->folder, 0777))
+        return errno == EEXIST
+                   ? ah_error_set(merge->err, AH_E_IO,
+                                  "%.300s: exists already, perhaps from a merge that was killed; remove it",
+                                  merge->folder)
+                   : fail_folder(merge, merge->folder, "made");
     int rc = write_all(merge);
     if (!rc && rename(merge->folder, folder))
         rc = fail_folder(merge, folder, "written");

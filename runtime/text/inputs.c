@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
 
 #define FILE_MOST (UINT64_C(1) << 40)
 
@@ -75,12 +77,14 @@ enum field {
     OUTPUT,
     SYSTEM,
     TOOLS,
+    HISTORY,
     MESSAGES,
     CONVERSATIONS,
     FIELDS
 };
-static const char *const names[FIELDS] = {"text",   "prompt", "completion", "instruction", "input",
-                                          "output", "system", "tools",      "messages",    "conversations"};
+static const char *const names[FIELDS] = {"text",    "prompt",   "completion",   "instruction",
+                                          "input",   "output",   "system",       "tools",
+                                          "history", "messages", "conversations"};
 
 /* The fields of an object: texts, or where lists begin. */
 struct fields {
@@ -138,6 +142,18 @@ static int read_conversation(const struct ah_record_source *source, const struct
     return ah_conversation_read(source, fields->lists[list], fields->texts[SYSTEM], ret_record);
 }
 
+/* Refuses what a prompt has no place for: it would be lost. */
+static int check_prompt(const struct ah_record_source *source, const struct fields *fields)
+{
+    struct ah_cursor history = fields->lists[HISTORY];
+    const bool system = fields->texts[SYSTEM] && *fields->texts[SYSTEM];
+    if (!system && !(history.at && (!ah_cursor_enter(&history, '[') || ah_cursor_next(&history, ']'))))
+        return AH_OK;
+    return ah_records_fail(source, AH_E_UNSUPPORTED,
+                           "has '%s' beside a prompt, which would be lost; write the record as 'messages'",
+                           names[system ? SYSTEM : HISTORY]);
+}
+
 static struct ah_record_part part_of(const char *text, bool learned)
 {
     return (struct ah_record_part){text, strlen(text), learned};
@@ -174,6 +190,7 @@ static int read_record(const struct ah_record_source *source, struct ah_cursor c
         ret_record->parts[0] = part_of(texts[TEXT], true);
         ret_record->n = 1;
     } else if (texts[PROMPT] && texts[COMPLETION]) {
+        rc = check_prompt(source, &fields);
         ret_record->parts[0] = part_of(texts[PROMPT], false);
         ret_record->parts[1] = part_of(texts[COMPLETION], true);
     } else if (texts[INSTRUCTION] && texts[OUTPUT]) {
@@ -182,6 +199,7 @@ static int read_record(const struct ah_record_source *source, struct ah_cursor c
             return ah_error_memory(source->err);
         ret_record->parts[0] = part_of(prompt, false);
         ret_record->parts[1] = part_of(texts[OUTPUT], true);
+        rc = check_prompt(source, &fields);
     } else if (fields.lists[MESSAGES].at || fields.lists[CONVERSATIONS].at) {
         return read_conversation(source, &fields, ret_record);
     } else {
@@ -189,7 +207,7 @@ static int read_record(const struct ah_record_source *source, struct ah_cursor c
                                "has neither 'text', nor 'prompt' and 'completion', nor 'messages', nor "
                                "'conversations', nor 'instruction' and 'output'");
     }
-    return AH_OK;
+    return rc;
 }
 
 /* Takes the object at the cursor: the line, or the item of an array. */
@@ -264,18 +282,60 @@ static int read_array(struct reading *reading, const char *text, size_t size)
 static bool ends_in(const char *path, const char *ending)
 {
     const size_t length = strlen(path), end = strlen(ending);
-    return length >= end && !strcmp(path + length - end, ending);
+    return length >= end && !strcasecmp(path + length - end, ending);
 }
 
-static bool begins_array(const char *path)
+/* The first bytes of a file. */
+struct beginning {
+    char bytes[4096];
+    size_t n;
+};
+
+/* Reads the first bytes of a regular file; none of others, from which they would be gone. */
+static void look(const char *path, struct beginning *ret_beginning)
 {
-    char begin[4096] = "";
-    FILE *file = fopen(path, "re");
-    const size_t n = file ? fread(begin, 1, sizeof begin - 1, file) : 0;
+    struct stat about;
+    FILE *file = !stat(path, &about) && S_ISREG(about.st_mode) ? fopen(path, "re") : NULL;
+    ret_beginning->n = file ? fread(ret_beginning->bytes, 1, sizeof ret_beginning->bytes, file) : 0;
     if (file)
         fclose(file);
-    const size_t at = strspn(begin, "\xEF\xBB\xBF \t\r\n");
-    return at < n && begin[at] == '[';
+}
+
+/* Returns the first byte that is no space and no mark; 0: there is none. */
+static char first_of(const struct beginning *beginning)
+{
+    size_t at = beginning->n >= 3 && !memcmp(beginning->bytes, mark, 3) ? 3 : 0;
+    while (at < beginning->n && memchr(" \t\r\n", beginning->bytes[at], 4))
+        at++;
+    return at < beginning->n ? beginning->bytes[at] : '\0';
+}
+
+/* Refuses files that are neither text nor JSON, by their first bytes, and JSON and tables by what they are named. */
+static int check_kind(const struct reading *reading, const struct beginning *beginning, bool json)
+{
+    static const struct {
+        const char *bytes;
+        size_t n;
+        const char *what;
+    } others[] = {{"PAR1", 4, "is a Parquet table; export it as lines of JSON"},
+                  {"\x1f\x8b", 2, "is compressed (gzip); unpack it"},
+                  {"\x28\xb5\x2f\xfd", 4, "is compressed (zstd); unpack it"},
+                  {"\xfd\x37zXZ", 5, "is compressed (xz); unpack it"},
+                  {"BZh", 3, "is compressed (bzip2); unpack it"},
+                  {"PK\3\4", 4, "is an archive (zip); unpack it"},
+                  {"\xff\xfe", 2, "is UTF-16; convert it to UTF-8 ('iconv -f UTF-16 -t UTF-8')"},
+                  {"\xfe\xff", 2, "is UTF-16; convert it to UTF-8 ('iconv -f UTF-16 -t UTF-8')"}};
+    const char *what = NULL;
+    for (size_t i = 0; i < sizeof others / sizeof *others && !what; i++)
+        if (beginning->n >= others[i].n && !memcmp(beginning->bytes, others[i].bytes, others[i].n))
+            what = others[i].what;
+    if (!what && memchr(beginning->bytes, '\0', beginning->n))
+        what = "holds bytes of value 0, so it is no text";
+    if (!what && !json && (ends_in(reading->path, ".csv") || ends_in(reading->path, ".tsv")))
+        what = "is a table; export it as lines of JSON, or rename it to end in .txt to train on its text";
+    if (!what && !json && first_of(beginning) == '{')
+        what = "begins like JSON, but its name does not end in .jsonl or .json; rename it";
+    return what ? ah_error_set(reading->err, AH_E_DOCUMENT, "%s: %s", reading->path, what) : AH_OK;
 }
 
 static int read_whole(struct reading *reading, bool array)
@@ -301,11 +361,14 @@ static int read_whole(struct reading *reading, bool array)
 int ah_records_read(struct ah_records *records, const char *path, struct ah_error *err)
 {
     struct reading reading = {.records = records, .path = path, .err = err};
-    const bool json = ends_in(path, ".json");
-    const bool array = json && begins_array(path);
-    int rc = !array && (json || ends_in(path, ".jsonl") || ends_in(path, ".ndjson"))
-                 ? read_lines(&reading)
-                 : read_whole(&reading, array);
+    struct beginning beginning;
+    const bool one = ends_in(path, ".json"),
+               json = one || ends_in(path, ".jsonl") || ends_in(path, ".ndjson");
+    look(path, &beginning);
+    const bool array = one && first_of(&beginning) == '[';
+    int rc = check_kind(&reading, &beginning, json);
+    if (!rc)
+        rc = json && !array ? read_lines(&reading) : read_whole(&reading, array);
     ah_arena_release(&reading.arena);
     ah_buffer_release(&reading.clean);
     return rc;

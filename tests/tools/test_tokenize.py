@@ -7,6 +7,7 @@
 """
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -153,6 +154,13 @@ class Plain(Case):
         self.refuse("has a message from 'tool'; known are 'human', 'user', 'gpt', 'assistant', 'system'",
                     self.lines({"conversations": [{"from": "tool", "value": "x"}]}), "--bytes")
         self.refuse("has 'from', 'value', but neither 'text'", self.lines(turns[0]), "--bytes")
+        shutil.rmtree(self.out)
+        parts = [{"type": "text", "text": "a"}, {"text": "b"}]
+        answer = {"role": "assistant", "content": "c"}
+        self.make(self.lines({"system": "s", "messages": [{"role": "user", "content": parts}, answer]}), "--bytes")
+        self.assertEqual(bytes(read(self.out, "train-00000.bin")[0]).decode(), "system: s\nuser: ab\nassistant: c\n")
+        self.refuse("has a content with parts that are no text",
+                    self.lines({"messages": [{"role": "user", "content": [{"type": "image"}]}]}), "--bytes")
 
     def test_alpaca(self):
         self.make(self.put("alpaca.json", json.dumps([{"instruction": "Add.", "input": "1 1", "output": "2"},
@@ -167,6 +175,9 @@ class Plain(Case):
         self.assertEqual(text, first + second)
         self.assertEqual(docs, [0, len(first)])
         self.assertEqual("".join(c for c, learned in zip(text, mask) if learned), "2Hi")
+        for field in ("system", "history"):
+            self.refuse(f"has '{field}' beside a prompt, which would be lost",
+                        self.lines({"instruction": "a", "output": "b", field: "x"}), "--bytes")
 
     def test_a_full_disk_leaves_nothing(self):
         data = self.lines({"text": "a" * 200000})

@@ -282,6 +282,7 @@ static int report(struct sampling *sampling)
     struct ah_cli *cli = sampling->cli;
     const char *path = sampling->options->output;
     const double speed = sampling->seconds > 0 ? (double)sampling->tokens / sampling->seconds : 0;
+    char rate[AH_UNITS_TEXT_MAX];
     struct ah_buffer text = {0};
     if (cli->json || path)
         put_answers(sampling, speed, &text);
@@ -291,8 +292,8 @@ static int report(struct sampling *sampling)
     if (!rc && path)
         rc = ah_file_write(path, text.data, text.size, sampling->err);
     ah_buffer_release(&text);
-    ah_cli_tell(cli, AH_CLI_NOTE, "%" PRIu64 " token%s, %.3g a second", sampling->tokens,
-                sampling->tokens == 1 ? "" : "s", speed);
+    ah_cli_tell(cli, AH_CLI_NOTE, "%" PRIu64 " token%s, %s a second", sampling->tokens,
+                sampling->tokens == 1 ? "" : "s", ah_units_print_count(rate, speed));
     return rc;
 }
 

@@ -29,6 +29,9 @@ struct tokenize_options {
 
 /* Lengths of sequences: at most; if no document has a prompt; up to this, long enough for four, so little is padded */
 enum { DATE_MAX = 32, ALIGN_MOST = 4096, ALIGN_TEXT = 1024, ALIGN_ROOMY = 512 };
+
+/* The share of what is to be learned whose loss is told as a warning. */
+static const double lost_much = 0.05;
 #define SHARD_TOKENS      100000000
 #define SHARD_TOKENS_MOST INT32_MAX
 #define FIELD(name)       offsetof(struct tokenize_options, name)
@@ -237,8 +240,13 @@ static void report(struct ah_cli *cli, const struct tokenize_options *options,
     struct ah_emit emit = {.out = cli->json ? &cli->out : NULL};
     const uint64_t vocabulary = ah_text_tokenizer_vocabulary(files->tokenizer);
     if (made->replaced)
-        ah_cli_tell(cli, AH_CLI_WARNING, "%" PRIu64 " place%s were not UTF-8, and became U+FFFD",
-                    made->replaced, made->replaced == 1 ? "" : "s");
+        ah_cli_tell(cli, AH_CLI_WARNING, "%" PRIu64 " place%s not UTF-8, and became U+FFFD",
+                    made->replaced, made->replaced == 1 ? " was" : "s were");
+    if ((double)made->train.lost > lost_much * (double)(made->train.lost + made->train.learned))
+        ah_cli_tell(cli, AH_CLI_WARNING,
+                    "%.0f %% of the tokens to be learned are lost, since their examples are longer than a sequence of "
+                    "%" PRIu64 " tokens",
+                    100 * (double)made->train.lost / (double)(made->train.lost + made->train.learned), files->align);
     if (made->silent)
         ah_cli_tell(cli, AH_CLI_WARNING,
                     "nothing is learned from %" PRIu64

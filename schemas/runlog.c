@@ -423,7 +423,9 @@ static int read_line(struct lines *lines, const struct ah_reader_path *path, con
     *ret_fault = AH_FAULT_SHAPE;
     if (kind == LINE_KINDS)
         return line_fail(lines, path->name,
-                         "line: is not one of step, evaluation, save, sample, resume, end");
+                         cJSON_GetObjectItemCaseSensitive(tree, "kind")
+                             ? "kind: another run begins here; a log has one"
+                             : "line: is not one of step, evaluation, save, sample, resume, end");
     bool ended = lines->n[LINE_KINDS - 1] != 0;
     void *item = add_item(lines, kind);
     if (!item)

@@ -65,6 +65,8 @@ static int read_key(const char *key, const char *value, struct ah_model_lora *lo
 static int read_keys(struct ah_arena *arena, const char *text, struct ah_model_lora *lora,
                      struct ah_error *err)
 {
+    const struct ah_model_lora before = *lora;
+    unsigned scalings = 0;
     int rc = AH_OK;
     for (const char *at = text; at && !rc;) {
         const size_t length = strcspn(at, ",");
@@ -75,6 +77,10 @@ static int read_keys(struct ah_arena *arena, const char *text, struct ah_model_l
             return ah_error_set(err, AH_E_USAGE, "'--lora': '%s' has no value; write 'rank=16,alpha=32'",
                                 key);
         *value = '\0';
+        scalings += !strcmp(key, "scaling");
+        if (scalings > 1 || (!strcmp(key, "rank") && lora->rank != before.rank) ||
+            (!strcmp(key, "alpha") && lora->alpha != before.alpha))
+            return ah_error_set(err, AH_E_USAGE, "'--lora': '%s' is given twice", key);
         rc = read_key(key, value + 1, lora, err);
         at = at[length] ? at + length + 1 : NULL;
     }

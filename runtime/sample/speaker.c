@@ -147,7 +147,7 @@ static int take_weights(struct ah_speaker *s, uint64_t used[AH_ARENA_KINDS], uin
         char needed[AH_UNITS_TEXT_MAX], has[AH_UNITS_TEXT_MAX];
         return ah_error_set(
             s->err, AH_E_CAPACITY,
-            "sampling needs at least %s of device memory, and %s are there; give fewer tokens",
+            "sampling needs at least %s of device memory, and %s are there; give more, or fewer tokens",
             ah_units_print_bytes(needed, used[AH_ARENA_DEVICE] + reserved),
             ah_units_print_bytes(has, memory));
     }

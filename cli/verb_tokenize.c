@@ -240,13 +240,15 @@ static void report(struct ah_cli *cli, const struct tokenize_options *options,
     struct ah_emit emit = {.out = cli->json ? &cli->out : NULL};
     const uint64_t vocabulary = ah_text_tokenizer_vocabulary(files->tokenizer);
     if (made->replaced)
-        ah_cli_tell(cli, AH_CLI_WARNING, "%" PRIu64 " place%s not UTF-8, and became U+FFFD",
-                    made->replaced, made->replaced == 1 ? " was" : "s were");
+        ah_cli_tell(cli, AH_CLI_WARNING, "%" PRIu64 " place%s not UTF-8, and became U+FFFD", made->replaced,
+                    made->replaced == 1 ? " was" : "s were");
     if ((double)made->train.lost > lost_much * (double)(made->train.lost + made->train.learned))
         ah_cli_tell(cli, AH_CLI_WARNING,
-                    "%.0f %% of the tokens to be learned are lost, since their examples are longer than a sequence of "
+                    "%.0f %% of the tokens to be learned are lost, since their examples are longer than a "
+                    "sequence of "
                     "%" PRIu64 " tokens",
-                    100 * (double)made->train.lost / (double)(made->train.lost + made->train.learned), files->align);
+                    100 * (double)made->train.lost / (double)(made->train.lost + made->train.learned),
+                    files->align);
     if (made->silent)
         ah_cli_tell(cli, AH_CLI_WARNING,
                     "nothing is learned from %" PRIu64

@@ -136,9 +136,14 @@ static void check_valid(struct check *check, const char *name, const struct ah_d
     }
     ah_emit_close(&check->emit);
     struct ah_buffer what_if = {0};
-    if (document->kind == AH_DOCUMENT_PLAN) {
-        ah_plan_put_what_if(&what_if, document->body.plan);
-        ah_inspect_plan_what_if_json(&check->emit, document->body.plan);
+    const struct ah_cluster_plan *cluster =
+        document->kind == AH_DOCUMENT_CLUSTER_PLAN ? document->body.cluster_plan : NULL;
+    const struct ah_plan *plan = document->kind == AH_DOCUMENT_PLAN ? document->body.plan
+                                 : cluster && cluster->sharding     ? &cluster->programs[0]
+                                                                    : NULL;
+    if (plan) {
+        ah_plan_put_what_if(&what_if, plan);
+        ah_inspect_plan_what_if_json(&check->emit, plan);
     }
     bool hold = check_assertions(check, name, document);
     if (hold && !check->cli->json)

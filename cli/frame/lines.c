@@ -137,7 +137,7 @@ static int run_process(struct ah_lines *lines)
     memcpy(words, lines->words, n * sizeof *words);
     if (lines->cli->json) /* of which errors remain */
         words[n++] = "--json";
-    if (lines->cli->arguments.quiet)
+    if (lines->silent || lines->cli->arguments.quiet)
         words[n++] = "--quiet";
     words[n] = NULL;
     if (!rc && is_silent(lines))

@@ -101,16 +101,18 @@ static int open_data(struct viewer *viewer, const char *word, const char *format
                                          .format = format ? ah_dataset_format_of(format) : AH_DATASET_AUTO,
                                          .progress = show_progress,
                                          .context = &progress};
-    int rc = AH_E_DOCUMENT, first = AH_OK;
+    struct ah_error last = {0};
+    int rc = AH_E_DOCUMENT;
     ah_interrupt_catch();
     for (size_t i = 0; i < sizeof vocabularies / sizeof *vocabularies && rc == AH_E_DOCUMENT; i++) {
         options.vocabulary = vocabularies[i];
-        rc = ah_dataset_open(&viewer->data, &options, i ? NULL : err);
-        first = i ? first : rc;
+        rc = ah_dataset_open(&viewer->data, &options, &last);
     }
     ah_terminal_erase(&progress);
-    if (rc)
-        return first;
+    if (rc) {
+        *err = last;
+        return rc;
+    }
     viewer->facts = ah_dataset_facts(viewer->data);
     viewer->bytes = options.vocabulary == AH_DATASET_BYTE_VOCABULARY ||
                     ah_dataset_file(viewer->data, 0)->format == AH_DATASET_BYTES;

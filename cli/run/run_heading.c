@@ -120,6 +120,11 @@ void ah_run_heading_print(struct ah_cli *cli, const struct ah_run *run, const st
     else
         ah_buffer_printf(&cli->out, "%s\n",
                          run->options->weights ? "begins with given weights" : "begins with fresh weights");
+    if (run->plan->model.lora && !run->options->weights && !run->resumed_step && run->save)
+        ah_cli_tell(
+            cli, AH_CLI_WARNING,
+            "the adapters are trained beside fresh weights, which are not saved; give the base model with "
+            "'--weights'");
     if (run->save && run->room.needed_bytes && run->room.free_bytes < UINT64_MAX) {
         char available[AH_UNITS_TEXT_MAX];
         ah_buffer_printf(&cli->out, "checkpoints in %s: %s at most, %s free\n", ah_cli_clean(cli, run->save),

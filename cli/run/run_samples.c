@@ -178,11 +178,9 @@ void ah_run_samples_show(const struct ah_run_samples *samples, const struct ah_r
         ah_lines_add(&lines, "-o");
         ah_lines_add(&lines, "%s/samples.json", run->save);
     }
-    if (samples->silent)
-        ah_lines_add(&lines, "--quiet");
     int rc = ah_lines_run(&lines);
     if (!rc && logs)
-        rc = log_answers(samples, lines.words[lines.n - (samples->silent ? 2 : 1)], step, &err);
+        rc = log_answers(samples, lines.words[lines.n - 1], step, &err);
     if (rc)
         ah_cli_tell(samples->cli, AH_CLI_WARNING,
                     "there are no samples after step %" PRIu64 "; the run goes on%s%s", step,

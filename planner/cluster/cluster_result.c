@@ -5,6 +5,7 @@
  */
 #include "planner/cluster/cluster_planner_internal.h"
 
+#include "base/units.h"
 #include "planner/cluster/bound/relaxation.h"
 #include "planner/cluster/cluster_document.h"
 #include "planner/cluster/offload_costs.h"
@@ -123,16 +124,18 @@ int ah_cluster_result_fail(const struct ah_cluster_planning *p, struct ah_cluste
         }
         any = true;
     }
+    char needed_text[AH_UNITS_TEXT_MAX], available_text[AH_UNITS_TEXT_MAX];
     bool short_of_states = shortage.proven;
     shortage.proven |= p->exhausted && !hosts;
     *ret_shortage = shortage;
     if (short_of_states)
         return ah_error_set(
             err, AH_E_INFEASIBLE,
-            "'%s' does not fit cluster '%s': weights, gradients and states take %.1f GiB, its %s "
-            "have %.1f GiB",
-            p->request->model->name, p->request->cluster->name, shortage.needed_bytes / 1073741824,
-            hosts ? "GPUs and hosts" : "GPUs", shortage.available_bytes / 1073741824);
+            "'%s' does not fit cluster '%s': weights, gradients and states take %s, its %s have %s",
+            p->request->model->name, p->request->cluster->name,
+            ah_units_print_bytes(needed_text, (uint64_t)shortage.needed_bytes),
+            hosts ? "GPUs and hosts" : "GPUs",
+            ah_units_print_bytes(available_text, (uint64_t)shortage.available_bytes));
     return ah_error_set(
         err, shortage.proven ? AH_E_INFEASIBLE : AH_E_NO_PLAN,
         "no arrangement of cluster '%s' %s for '%s'%s: GPU memory is too small for the blocks and their "

@@ -125,9 +125,24 @@ static const struct ah_inventory_holding *who_had(const struct gathering *g, str
     return NULL;
 }
 
+/* True if a holding is in a storage, which has no node. */
+static bool has_storage(const struct gathering *g)
+{
+    for (size_t i = 0; i < g->inventory->n_holdings; i++)
+        if (g->inventory->holdings[i].medium == AH_MEDIUM_STORAGE)
+            return true;
+    return false;
+}
+
 static int fail_missing(const struct gathering *g, struct ah_error *err)
 {
     const char *cluster = g->cluster->name;
+    if (!g->n_steps && !g->cluster->cloud && has_storage(g))
+        return ah_error_set(
+            err, AH_E_INFEASIBLE,
+            "holdings: none is on a node of cluster '%s', and the storage of others is not in "
+            "it; bring back a node, or add the storage's rates as 'cloud'",
+            cluster);
     if (!g->n_steps)
         return ah_error_set(
             err, AH_E_INFEASIBLE,

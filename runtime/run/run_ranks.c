@@ -67,6 +67,18 @@ bool ah_run_ranks_launched(const char **ret_variable)
     return false;
 }
 
+uint64_t ah_run_ranks_started(void)
+{
+    static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *text = getenv(variables[i]);
+        const long long n = text ? atoll(text) : 0;
+        if (n > 0)
+            return (uint64_t)n;
+    }
+    return 1;
+}
+
 /* ---- the world ---- */
 
 /* Returns the number of the rank's device. */

@@ -24,6 +24,9 @@ struct ah_world;
 /* True if a launcher (mpirun, srun) started this process. `ret_variable` is the environment variable that shows it. */
 bool ah_run_ranks_launched(const char **ret_variable);
 
+/* Returns the number of processes that the launcher started, this one among them; 1 if it does not say. */
+uint64_t ah_run_ranks_started(void);
+
 /* Returns the number of the plan's ranks that have work. */
 uint64_t ah_run_ranks_of_plan(const struct ah_cluster_plan *plan);
 

@@ -65,6 +65,9 @@ int ah_planning_solve(struct ah_planning *planning, struct ah_error *err);
 int ah_planning_exhaust(struct ah_planning *planning, struct ah_error *err);
 void ah_planning_release(struct ah_planning *planning);
 
+/* Returns the memory of each GPU, or on a CPU the share of each process in the device memory of all. */
+uint64_t ah_planning_device_bytes(const struct ah_plan_request *request);
+
 /* Returns the bytes of host memory available to plans of all GPUs together. The rest is left to the system and, on a
  * CPU device, to the devices' arenas. */
 uint64_t ah_planning_host_budget(const struct ah_machine *machine, uint64_t memory_bytes, uint64_t gpus,

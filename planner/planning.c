@@ -33,11 +33,18 @@ static void add_what_if(struct ah_planning *p, enum ah_what_if_field field, uint
         p->what_if[p->n_what_if++] = (struct ah_plan_what_if){field, machine_bytes, planned_bytes};
 }
 
+uint64_t ah_planning_device_bytes(const struct ah_plan_request *request)
+{
+    const struct ah_machine_device *device = &request->machine->device;
+    return device->kind == AH_DEVICE_CPU && request->gpus > 1 ? device->memory_bytes / request->gpus
+                                                              : device->memory_bytes;
+}
+
 /* Returns the host memory to plan with: the request's if it exceeds the machine's, otherwise the machine's. */
 static uint64_t planned_host_bytes(const struct ah_plan_request *request, uint64_t device_bytes)
 {
     const struct ah_machine *machine = request->machine;
-    const uint64_t host = machine->host.memory_bytes, device = machine->device.memory_bytes;
+    const uint64_t host = machine->host.memory_bytes, device = ah_planning_device_bytes(request);
     const uint64_t gpus = request->gpus > 1 ? request->gpus : 1;
     if (!request->host_bytes && machine->device.kind == AH_DEVICE_CPU && device_bytes > device)
         return host + gpus * (device_bytes - device);
@@ -48,7 +55,7 @@ static int init_budgets(struct ah_planning *p, struct ah_error *err)
 {
     const struct ah_machine *machine = p->request->machine;
     const uint64_t asked = p->request->host_bytes;
-    uint64_t device = machine->device.memory_bytes;
+    const uint64_t device = ah_planning_device_bytes(p->request);
     p->device_capacity_bytes = p->request->device_bytes ? p->request->device_bytes : device;
     const uint64_t host = planned_host_bytes(p->request, p->device_capacity_bytes);
     p->what_if = ah_arena_array(p->arena, AH_WHAT_IFS, sizeof *p->what_if);

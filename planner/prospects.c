@@ -26,7 +26,7 @@ struct changed {
 
 static uint64_t device_capacity(const struct ah_plan_request *request)
 {
-    return request->device_bytes ? request->device_bytes : request->machine->device.memory_bytes;
+    return request->device_bytes ? request->device_bytes : ah_planning_device_bytes(request);
 }
 
 static uint64_t host_capacity(const struct ah_plan_request *request)
@@ -167,7 +167,7 @@ int ah_prospects_plan(const struct ah_plan_request *request, struct ah_prospect_
     changed.request.alternatives = false;
     changed.request.no_remedies = true;
     int rc = apply_change(&changed, change, err);
-    row.beyond_machine = changed.request.device_bytes > request->machine->device.memory_bytes ||
+    row.beyond_machine = changed.request.device_bytes > ah_planning_device_bytes(request) ||
                          changed.request.host_bytes > request->machine->host.memory_bytes ||
                          changed.machine.links != request->machine->links;
     rc = rc ? rc : plan_changed(&changed, &row, err);

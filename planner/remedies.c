@@ -143,7 +143,7 @@ static uint64_t host_memory_for(const struct ah_plan_request *request, uint64_t 
 {
     const struct ah_machine *machine = request->machine;
     const uint64_t gpus = request->gpus > 1 ? request->gpus : 1;
-    const uint64_t device = request->device_bytes ? request->device_bytes : machine->device.memory_bytes;
+    const uint64_t device = request->device_bytes ? request->device_bytes : ah_planning_device_bytes(request);
     uint64_t bytes = budget_bytes / step_bytes * step_bytes;
     while (ah_planning_host_budget(machine, bytes, gpus, device) < budget_bytes)
         bytes += step_bytes;
@@ -274,7 +274,7 @@ static struct axis axis_of(const struct ah_planning *p, bool device, uint64_t mi
     const uint64_t available_bytes = device ? p->device_capacity_bytes : p->host_capacity_bytes;
     const uint64_t least_bytes = available_bytes + (p->infeasible && missing_bytes ? missing_bytes : 1);
     return axis_above(device ? least_bytes : p->gpus * least_bytes,
-                      device ? machine->device.memory_bytes : machine->host.memory_bytes);
+                      device ? ah_planning_device_bytes(p->request) : machine->host.memory_bytes);
 }
 
 /* Returns the number of steps at which a search begins: what the best trial needs, as a plan is likely there. */

@@ -242,6 +242,7 @@ static int open_running(struct running *running, struct ah_error *err)
     const struct ah_run_plan_wish wish = {.local = options->local,
                                           .emulates = options->run.emulate,
                                           .paces = options->pace,
+                                          .moves = options->run.other_device,
                                           .hosts = options->hosts};
     running->given = options->run;
     int rc = share_output(running, err);

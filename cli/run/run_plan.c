@@ -47,9 +47,10 @@ static int check_cluster_options(const struct ah_run_plan_wish *wish, uint64_t r
                             " rank%s: '--local' runs all of them on this machine, as threads, "
                             "'--hosts FILE' or 'mpirun -n %" PRIu64 " autohete run ...' each as a process",
                             ranks, ranks == 1 ? "" : "s", ranks);
-    if (wish->emulates)
+    if (wish->emulates || wish->moves)
         return ah_error_set(err, AH_E_USAGE,
-                            "is a plan for a cluster, but '--emulate' works only for plans for one machine");
+                            "is a plan for a cluster, but '--%s' works only for plans for one machine",
+                            wish->emulates ? "emulate" : "other-device");
     return AH_OK;
 }
 

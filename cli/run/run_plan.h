@@ -22,7 +22,7 @@ struct ah_run_plan {
 
 /* The command line's choices. */
 struct ah_run_plan_wish {
-    bool local, emulates, paces;
+    bool local, emulates, paces, moves; /* moves: to another device than the plan's */
     const char *hosts; /* (optional) file of the hosts for the ranks; the plan is then only checked */
 };
 

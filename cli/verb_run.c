@@ -26,6 +26,7 @@
 #include "runtime/run/run_timeline.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -235,6 +236,24 @@ static int open_log(struct running *running, struct ah_error *err)
     return rc ? rc : ah_run_log_open(&running->log, &running->run, path, running->cli->json, err);
 }
 
+/* Checks that what is saved, or the base of adapters, has the tokenizer that samples need. */
+static int check_samples(const struct running *running, struct ah_error *err)
+{
+    const struct ah_run *run = &running->run;
+    const char *base = run->plan->model.lora ? run->options->weights : NULL;
+    char path[PATH_MAX];
+    if (!running->samples.n || !run->save || (!base && ah_companions_has_tokenizer(&run->companions)))
+        return AH_OK;
+    if (base && (snprintf(path, sizeof path, "%s/tokenizer.json", base) >= PATH_MAX || !access(path, F_OK)))
+        return AH_OK;
+    return ah_error_set(
+        err, AH_E_USAGE,
+        base ? "'--prompts' needs a tokenizer.json in '%s', the folder of '--weights'"
+             : "'--prompts' needs a tokenizer, which checkpoints of this run lack; give '--tokenizer' "
+               "DIR%s",
+        base ? base : "");
+}
+
 static int open_running(struct running *running, struct ah_error *err)
 {
     const struct run_options *options = running->options;
@@ -270,6 +289,8 @@ static int open_running(struct running *running, struct ah_error *err)
             ah_run_machine_find(&running->machine, running->loaded.plan, path, &running->cli->arena);
     if (!rc)
         rc = ah_run_open(&running->run, &running->terminal.host, running->loaded.plan, &running->given, err);
+    if (!rc)
+        rc = check_samples(running, err);
     if (!rc && options->trace && !running->loaded.ranks)
         rc = open_trace(running, err);
     if (!rc)

@@ -324,10 +324,10 @@ static void check_activation(struct kernel_samples *s)
 static void check_rope(struct kernel_samples *s)
 {
     const struct ah_op_rope *r = &s->k->op.u.rope;
-    const uint64_t half = r->head_dim / 2;
+    const uint64_t half = (r->rotated ? r->rotated : r->head_dim) / 2;
     struct distance d = {0, 0};
     for (unsigned at = 0; at < ROWS; at++) {
-        const uint64_t row = sample(r->rows, at), pairs = row % r->seq * half;
+        const uint64_t row = sample(r->rows, at), pairs = row % r->seq * (r->head_dim / 2);
         for (uint64_t i = 0; i < r->heads * half; i++) {
             const uint64_t first = row * r->heads * r->head_dim + i / half * r->head_dim + i % half;
             const double x = in(s, 0, first), y = in(s, 0, first + half);

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Prospects: plans again with one thing of the request changed.
+ */
 #include "planner/prospects.h"
 
 #include "planner/planner_internal.h"

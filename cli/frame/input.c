@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Input: reads files, folders, standard input and built-in documents, and says what a wrong word may have meant.
+ */
 #include "cli/frame/input.h"
 
 #include "base/file.h"

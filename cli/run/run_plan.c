@@ -63,7 +63,7 @@ static int take_plan(struct ah_run_plan *p, const struct ah_run_plan_wish *wish,
         if (!whole && ah_run_ranks_started() > 1)
             whole = ah_error_set(err, AH_E_USAGE,
                                  "is a plan for one process, but a launcher started %" PRIu64
-                                 " of this; run it without the launcher, or plan for so many with '--gpus'",
+                                 " of them; run it without the launcher, or plan for as many with '--gpus'",
                                  ah_run_ranks_started());
         if (!whole && (wish->local || wish->hosts || wish->paces))
             whole = ah_error_set(err, AH_E_USAGE,

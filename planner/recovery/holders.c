@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Holders: finds the newest step whose states can all be reached, and who has them.
+ */
 #include "planner/recovery/holders.h"
 
 #include "runtime/schedule/names.h"

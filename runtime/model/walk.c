@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Walk: visits parts and bands of weights in the common order.
+ */
 #include "runtime/model/walk_internal.h"
 
 #include "base/error.h"

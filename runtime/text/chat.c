@@ -12,6 +12,8 @@
  *     qwen3-instruct-2507  Qwen3-*-Instruct-2507                                       trl
  *     phi-3                Phi-3-mini-*-instruct                                       trl
  *     phi-3.5              Phi-3.5-mini-instruct                                       trl, llama.cpp
+ *     phi-4                phi-4                                                       unsloth
+ *     phi-4-mini           Phi-4-mini-instruct                                         onnxruntime-extensions
  *     gemma                gemma-*-it, gemma-2-*-it                                    trl, llama.cpp
  *     gemma-3              gemma-3-*-it                                                trl
  *     zephyr               zephyr-7b-beta, TinyLlama-1.1B-Chat-v1.0                    alignment handbook
@@ -90,6 +92,21 @@ static const struct ah_chat chats[] = {
      .digests = {"78d976a442bcde2f0be15aafbb8e3050e1104f86732266f68403251b89982a90"},
      .skips_empty_system = true,
      PHI},
+    {.name = "phi-4",
+     .digests = {"fe4120415a3858b873955c92ce3a103a95bc97c2cb00b72e62659aaf0f891ee5"},
+     .write = ah_chat_write_turns,
+     .head = {"<|im_start|>system<|im_sep|>", "<|im_start|>user<|im_sep|>",
+              "<|im_start|>assistant<|im_sep|>"},
+     .tail = "<|im_end|>",
+     .prompt = "<|im_start|>assistant<|im_sep|>"},
+    {.name = "phi-4-mini",
+     .digests = {"febf589225c9728ab791f52e8897d7607a823d45368f0a4c92fa68997b40cce9"},
+     .write = ah_chat_write_turns,
+     .needs_eos = true,
+     .head = {"<|system|>", "<|user|>", "<|assistant|>"},
+     .tail = "<|end|>",
+     .prompt = "<|assistant|>",
+     .ends_in_eos = true},
     {.name = "gemma", .digests = {"ecd6ae513fe103f0eb62e8ab5bfa8d0fe45c1074fa398b089c93a7e70c15cfd6"}, GEMMA},
     {.name = "gemma-3",
      .digests = {"8d9e3a3c114fb2053ec500184677af4f7e5f8ec2582443cd535834e68b3ade29"},

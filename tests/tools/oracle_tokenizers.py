@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes and checks the golden cases of tokenizers: ids of the tokenizers library for the structure of each family.
 
-    oracle_tokenizers.py --write                        makes tests/golden/tokenizers again
+    oracle_tokenizers.py --write [NAME ...]             makes tests/golden/tokenizers again, or those named
     oracle_tokenizers.py --program autohete [SEED [N]]  compares 'autohete tokenize' on N random texts (default 3000)
         --vocabularies DIR                              also with the real vocabularies in llama.cpp's folder models
 
@@ -16,12 +16,14 @@ this project and on words of many scripts, with the steps of the real files:
     gemma       Gemma 1 to 3: Replace, Split at a space, which no text has then; byte fallback
     phi3        Phi-3 and 3.5: as llama2, with tokens that strip the space after them
     olmo2       OLMo 2: Split of cl100k_base, as its conversions have it: what the pattern leaves is removed
+    phi4mini    Phi-4 mini: Split of o200k_base, with tokens that strip the space after them
     merged      of no model: words that end in what is cut out, and texts that are removed
 
 Sources of the last ones. gemma: tokenization_gemma.py of transformers 5. phi3: GGUFPhi3Converter of transformers 4. olmo2:
 the pattern of cl100k_base (pull request 7132 of llama.cpp, for DBRX) as some files have it, "Removed" and inverted (pull
 request 14626, for Midm); a file with "Isolated" has the same ids, since the pattern leaves nothing. Its tokens are those of
-tokenizer_config.json of OLMo-2-1124-13B-Instruct. SmolLM 3 has the tokenizer of Llama 3 with other special tokens.
+tokenizer_config.json of OLMo-2-1124-13B-Instruct. SmolLM 3 has the tokenizer of Llama 3 with other special tokens. phi4mini:
+the pattern of o200k_base in tiktoken; Mistral Nemo's is the same without contractions.
 
 A golden case has the tokenizer.json and cases.txt: a line of hexadecimal UTF-8, a space, and the ids, separated by commas.
 Last run: tokenizers 0.23.3; 22,000 random texts of each structure had the library's ids.
@@ -47,6 +49,8 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 GOLDEN = os.path.join(ROOT, "tests", "golden", "tokenizers")
 PAGES = ("planning", "clusters", "running", "weights", "glossary")
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
+CASED = "|".join(f"[^\\r\\n\\p{{L}}\\p{{N}}]?[\\p{{Lu}}\\p{{Lt}}\\p{{Lm}}\\p{{Lo}}\\p{{M}}]{a}[\\p{{Ll}}\\p{{Lm}}\\p{{Lo}}\\p{{M}}]{b}"
+                 "(?i:'s|'t|'re|'ve|'m|'ll|'d)?" for a, b in ("*+", "+*")) + "|"
 REST = "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 WORDS = ["Grüße", "naïve", "Ελληνικά", "привет", "こんにちは", "世界", "안녕하세요", "مرحبا", "שלום", "नमस्ते", "ภาษาไทย", "🙂",
          "👩‍👩‍👧‍👦", "🇩🇪", "e\u0301", "\u212b", "ﬁ", "½", "x²", "①", "\u00a0", "\u2003", "\u3000", "\u200b", "\u200d",
@@ -57,6 +61,7 @@ MORE_WORDS = {  # of the texts of single structures
     "gemma": ["<bos>", "<start_of_turn>user\n", "<end_of_turn>\n", "<table>", "<unused1>", "<unused10>", "▁▁", "▁", "        "],
     "phi3": ["<|user|>", "<|user|>\n", "<|end|> \n\u3000x", "<|assistant|>", "<|endoftext|> ", "</s>\t", "<|system|>"],
     "olmo2": ["|||PHONE_NUMBER|||", "|||", "<|pad|>", "<|endofprompt|>", "<|extra_id_1|>", "<|extra_id_10|>"],
+    "phi4mini": ["HTTPServer", "iPhone's", "ǅ", "ʰa", "ª", "//", "/\n", "x/\r\n/", "\u0301A", "<|end|>", "<|user|>", "<|tool|>\n"],
     "merged": ["-", "--", "a--b", "\t", " \t ", "q", "qq"],
 }
 GEMMA = ("<pad>", "<eos>", "<bos>", "<unk>", "<mask>")
@@ -169,14 +174,22 @@ def olmo2(texts, size):
     return tokenizer
 
 
+def phi4mini(texts, size):
+    tokenizer = on_bytes(texts, size, split_on("\\p{N}{1,3}", "removed", True, CASED, REST.replace("[\\r\\n]*|", "[\\r\\n/]*|")))
+    tokenizer.add_special_tokens(plain("<|endofprompt|>"))
+    tokenizer.add_special_tokens(plain("<|assistant|>", "<|end|>", "<|user|>", "<|system|>", "<|tool|>", "<|/tool|>", rstrip=True))
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
 def merged(texts, size):
     steps = [pre_tokenizers.Split("--", "merged_with_previous"), pre_tokenizers.Split(" ", "merged_with_previous"),
              pre_tokenizers.Split("\t", "removed"), pre_tokenizers.Split(Regex("q+"), "merged_with_previous", invert=True)]
     return with_fallback(texts, size, None, pre_tokenizers.Sequence(steps), runs=True)
 
 
-def split_on(digits, behavior="isolated", invert=False):
-    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(CONTRACTIONS + digits + REST), behavior, invert),
+def split_on(digits, behavior="isolated", invert=False, words=CONTRACTIONS, rest=REST):
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(words + digits + rest), behavior, invert),
                                     pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
@@ -194,16 +207,19 @@ def tokenizers_of(rng, size):
         "phi3": phi3(texts, size),
         "olmo2": olmo2(texts, size),
         "merged": merged(texts, size),
+        "phi4mini": phi4mini(texts, size),
     }
     made["qwen2"].add_tokens([AddedToken("foo_bar", single_word=True, lstrip=True), AddedToken("\u212b", normalized=True),
                               AddedToken("世界", rstrip=True, normalized=True)])
     return made
 
 
-def write():
+def write(names):
     rng = random.Random(20261128)
     texts = [random_text(rng) for _ in range(150)] + [page("glossary")[:1500]]
     for name, tokenizer in tokenizers_of(rng, 700).items():
+        if names and name not in names:
+            continue
         os.makedirs(os.path.join(GOLDEN, name), exist_ok=True)
         tokenizer.save(os.path.join(GOLDEN, name, "tokenizer.json"), pretty=False)
         with open(os.path.join(GOLDEN, name, "cases.txt"), "w", encoding="ascii") as file:
@@ -291,14 +307,14 @@ def check_published(program, vocabularies, seed, n):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", nargs="*", metavar="NAME")
     parser.add_argument("--program")
     parser.add_argument("--vocabularies", metavar="DIR")
     parser.add_argument("seed", type=int, nargs="?", default=1)
     parser.add_argument("n", type=int, nargs="?", default=3000)
     options = parser.parse_args()
-    if options.write:
-        write()
+    if options.write is not None:
+        write(options.write)
     if not options.program:
         return 0
     wrong = check(options.program, options.seed, options.n)

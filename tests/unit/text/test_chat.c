@@ -156,6 +156,8 @@ TEST(chat, renders_other_families_as_transformers_does)
     check_golden("chatml");
     check_golden("phi-3");
     check_golden("phi-3.5");
+    check_golden("phi-4");
+    check_golden("phi-4-mini");
     check_golden("gemma");
     check_golden("gemma-3");
     check_golden("zephyr");

@@ -70,6 +70,7 @@ TEST(tokenizer, has_the_ids_of_the_library_on_bytes)
     check_family("llama3", 700);
     check_family("qwen2", 703);
     check_family("olmo2", 718);
+    check_family("phi4mini", 707);
 }
 
 TEST(tokenizer, has_the_ids_of_the_library_on_letters)

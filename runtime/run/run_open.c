@@ -17,6 +17,7 @@
 #include "runtime/run/run_ranks.h"
 #include "runtime/run/run_resume.h"
 #include "runtime/run/run_status.h"
+#include "runtime/run/run_untaught.h"
 #include "runtime/schedule/trainable.h"
 #include "runtime/train/persist.h"
 #include "schemas/checkpoint.h"
@@ -503,10 +504,10 @@ static void warn_of_damage(struct ah_run *run)
 static int open_parts(struct ah_run *run, bool all, struct ah_error *err)
 {
     static int (*const parts[])(struct ah_run *, struct ah_error *) = {
-        find_device,   read_manifest,   ah_run_resume_read, open_all_data,    ah_run_settle, open_batches,
-        check_resumed, read_companions, read_emulated,      open_checkpoints, check_room,    open_trainer,
-        resume,        open_tally};
-    enum { ALL = sizeof parts / sizeof *parts, BEFORE_TRAINER = ALL - 3 };
+        find_device,  read_manifest,           ah_run_resume_read, open_all_data, ah_run_settle,
+        open_batches, check_resumed,           read_companions,    read_emulated, open_checkpoints,
+        check_room,   ah_run_warn_of_untaught, open_trainer,       resume,        open_tally};
+    enum { ALL = sizeof parts / sizeof *parts, BEFORE_TRAINER = ALL - 4 };
     int rc = AH_OK;
     run->step = run->options->ranks ? *ah_run_ranks_step(run->options->ranks) : run->plan->training;
     for (size_t i = 0; i < (all ? ALL : BEFORE_TRAINER) && !rc; i++)

@@ -22,7 +22,7 @@ static const struct ah_verb *const verbs[] = {&ah_verb_plan, &ah_verb_run, NULL}
 
 /* A folder with a plan, data, and a checkpoint of two steps. */
 struct folder {
-    char plan[PATH_MAX], text[PATH_MAX], saved[PATH_MAX], out[PATH_MAX], model[PATH_MAX];
+    char plan[PATH_MAX], text[PATH_MAX], saved[PATH_MAX], weights[PATH_MAX], out[PATH_MAX], model[PATH_MAX];
     struct ah_document document;
 };
 
@@ -65,6 +65,7 @@ static void make(struct folder *f, const char *root)
     snprintf(f->plan, sizeof f->plan, "%s/plan.json", root);
     snprintf(f->text, sizeof f->text, "%s/text.txt", root);
     snprintf(f->saved, sizeof f->saved, "%s/saved", root);
+    snprintf(f->weights, sizeof f->weights, "%s/saved/step-00000002", root);
     snprintf(f->out, sizeof f->out, "%s/out", root);
     snprintf(f->model, sizeof f->model, "%s/model.json", root);
     make_model(f->model);
@@ -111,6 +112,7 @@ static int open_from_the_start(void *context, struct ah_error *err)
     const struct ah_run_options options = {.data = {.items = paths, .n = 1},
                                            .valid = {.items = paths, .n = 1},
                                            .data_format = "bytes",
+                                           .weights = f->weights,
                                            .save = f->out};
     return open_and_close(f, &options, err);
 }

@@ -187,7 +187,8 @@ static int inspect_run(struct ah_cli *cli, const void *given)
     struct ah_document document = {0};
     struct ah_error err = {0};
     int rc = check_options(cli, options, &err);
-    bool data = !rc && (options->data_format || ah_inspect_data_is(word));
+    bool data =
+        !rc && (options->data_format || (ah_inspect_data_is(word) && !ah_input_is_checkpoints(word, NULL)));
     if (data && options->document)
         rc = ah_error_set(&err, AH_E_USAGE, "%s: is data, not a document; leave '--document' out", word);
     if (rc)

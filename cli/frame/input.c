@@ -9,7 +9,7 @@
 #include "cli/frame/options.h"
 #include "runtime/model/adapter.h"
 #include "runtime/model/safetensors.h"
-#include "runtime/train/checkpoint/checkpoint_folder.h"
+#include "runtime/train/checkpoint/checkpoints.h"
 #include "schemas/nearest.h"
 
 #include <limits.h>
@@ -36,10 +36,15 @@ static const char *const *names_of(enum ah_document_kind kind)
                                          : NULL;
 }
 
+static bool ends_with(const char *word, const char *ending)
+{
+    const size_t length = strlen(word), tail = strlen(ending);
+    return length > tail && !strcmp(word + length - tail, ending);
+}
+
 static bool ends_with_json(const char *word)
 {
-    size_t length = strlen(word);
-    return length > 5 && !strcmp(word + length - 5, ".json");
+    return ends_with(word, ".json");
 }
 
 /* Returns the built-in name meant by a misspelled or abbreviated `word`, or one ending in ".json"; NULL: none. */
@@ -102,6 +107,19 @@ static int folder_path(const char *word, char ret_path[PATH_MAX], struct ah_erro
     return AH_OK;
 }
 
+bool ah_input_is_checkpoints(const char *word, struct ah_error *err)
+{
+    struct ah_checkpoints_found found;
+    struct stat about;
+    char shown[AH_DOCUMENT_NAME_MAX];
+    if (stat(word, &about) || !S_ISDIR(about.st_mode) || ah_checkpoints_find(word, &found, NULL) ||
+        !found.folder[0] || !found.path[0])
+        return false;
+    (void)ah_error_set(err, AH_E_IO, "%s: is a folder of checkpoints; name one of them, such as '%s'",
+                       ah_document_short_name(word, shown), found.path);
+    return true;
+}
+
 static int load_folder(struct ah_document *ret_document, const char *word, enum ah_document_kind expected,
                        struct ah_error *err)
 {
@@ -117,6 +135,8 @@ static int load_folder(struct ah_document *ret_document, const char *word, enum 
         rc = ah_file_check_regular(path, err);
         return rc ? rc : ah_document_load(ret_document, path, expected, err);
     }
+    if (!rc && ah_input_is_checkpoints(folder, err))
+        return AH_E_IO;
     const char *other = rc ? NULL : ah_safetensors_other_folder(folder);
     return rc ? rc
               : ah_error_set(err, AH_E_IO, "%s: %s", ah_document_short_name(word, shortened),
@@ -155,6 +175,10 @@ int ah_input_load(struct ah_document *ret_document, const char *word, enum ah_do
     if (builtin)
         return ah_document_parse(ret_document, word, (const char *)builtin->text, builtin->bytes, expected,
                                  err);
+    if (there && models && ends_with(word, ".safetensors")) {
+        *ret_document = (struct ah_document){.fault = AH_FAULT_FILE};
+        return ah_error_set(err, AH_E_IO, "%s: has weights; name the folder with its config.json", word);
+    }
     int rc = ah_document_load(ret_document, word, expected, err);
     if (rc == AH_E_IO && !there && plain)
         add_builtin_names(word, expected, err);

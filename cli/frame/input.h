@@ -16,6 +16,8 @@
 #include "cli/frame/cli.h"
 #include "schemas/document.h"
 
+#include <stdbool.h>
+
 /* The names of built-in documents, NULL-terminated. */
 extern const char *const ah_input_models[];
 extern const char *const ah_input_machines[];
@@ -25,6 +27,9 @@ extern const char *const ah_input_clusters[];
  * checkpoint's folder, whose manifest is then read. AH_E_IO: there is no such file; the text lists built-in names. */
 int ah_input_load(struct ah_document *ret_document, const char *word, enum ah_document_kind expected,
                   struct ah_error *err);
+
+/* True for a folder of checkpoints. Then sets an error that names its newest, to be named instead. */
+bool ah_input_is_checkpoints(const char *word, struct ah_error *err);
 
 /* Warns if the adapter in `adapter` was trained beside other weights than those in `base`. Errors of reading either. */
 int ah_input_check_base(struct ah_cli *cli, const char *adapter, const char *base, struct ah_error *err);

@@ -79,22 +79,14 @@ static int check_words(const struct ah_run_options *options, const struct ah_pla
 /* Checks '--weights'. For a folder of checkpoints, says which one to give; for a name on the hub, how to fetch it. */
 static int check_weights(const char *folder, struct ah_error *err)
 {
-    struct ah_checkpoints_found found;
     struct stat about;
     char shown[AH_DOCUMENT_NAME_MAX];
-    if (!folder)
-        return AH_OK;
-    if (stat(folder, &about)) {
-        int rc = ah_error_set(err, AH_E_IO, "%s: cannot be read: %s", ah_document_short_name(folder, shown),
-                              strerror(errno));
-        ah_input_add_hub(folder, err);
-        return rc;
-    }
-    if (!S_ISDIR(about.st_mode) || ah_checkpoints_find(folder, &found, NULL) || !found.folder[0] ||
-        !found.path[0])
-        return AH_OK;
-    return ah_error_set(err, AH_E_IO, "%s: is a folder of checkpoints; name one of them, such as '%s'",
-                        ah_document_short_name(folder, shown), found.path);
+    if (!folder || !stat(folder, &about))
+        return folder && ah_input_is_checkpoints(folder, err) ? AH_E_IO : AH_OK;
+    int rc = ah_error_set(err, AH_E_IO, "%s: cannot be read: %s", ah_document_short_name(folder, shown),
+                          strerror(errno));
+    ah_input_add_hub(folder, err);
+    return rc;
 }
 
 int ah_run_options_check(const struct ah_run_options *options, const struct ah_plan *plan,

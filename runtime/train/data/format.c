@@ -84,6 +84,7 @@ static const struct {
     {".zst", "compressed", "unpack it"},
     {".zip", "compressed", "unpack it"},
     {".safetensors", "weights of a model", "name token files"},
+    {"/states.bin", "the optimizer's states of a checkpoint", "name token files"},
     {".mask", "the mask of a data file", "name that file"},
     {".docs", "the documents of a data file", "name that file"},
 };

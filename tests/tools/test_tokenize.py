@@ -372,6 +372,21 @@ class WithTemplates(Case):
         self.assertEqual(mask, [0] * 7 + [1] * 4 + [0] * 4)
         self.assertEqual(docs, [0])
 
+    def test_an_assistant_that_begins(self):
+        template = ("two {% for m in messages %}{{ 'is ' if m.role == 'assistant' else 'and ' }}{{ m.content }} "
+                    "{% endfor %}{% if add_generation_prompt %}is {% else %}four{% endif %}")
+        self.chat(template)
+        records = self.lines({"messages": [{"role": "assistant", "content": "and"}, {"role": "user", "content": "two"}]})
+        self.tokenizer(x=6)
+        self.refuse("writes earlier turns differently", records, "--tokenizer", self.root)
+        self.chat(template.replace("{% else %}four", ""))
+        records = self.lines({"messages": [{"role": "assistant", "content": "and"}, {"role": "user", "content": "two"}]})
+        self.tokenizer(x=6)
+        self.make(records, "--tokenizer", self.root)
+        tokens, mask, _ = read(self.out, "train-00000.bin")
+        self.assertEqual(tokens, [1, 3, 2, 2, 1])
+        self.assertEqual(mask, [0, 0, 1, 0, 0])
+
     def test_a_template_that_rewrites(self):
         records = self.chat("{% for m in messages %}{{ 'two ' if loop.last else 'four ' }}{% endfor %}")
         self.refuse("writes earlier turns differently", records, "--tokenizer", self.root)

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 struct tokenize_options {
@@ -340,6 +341,27 @@ static int read_weight(const char *text, struct ah_mix *mix, bool *weighted, str
                                 (int)length, text);
 }
 
+/* Refuses a file that is given twice, such as by its name and by a pattern: its documents would count twice. */
+static int check_inputs(struct ah_cli *cli, struct ah_error *err)
+{
+    const size_t n = cli->arguments.n_operands;
+    struct stat *about = ah_arena_array(&cli->arena, n, sizeof *about);
+    if (!about)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        const char *path = cli->arguments.operands[i];
+        if (stat(path, &about[i]))
+            about[i] = (struct stat){0};
+        for (size_t j = 0; j < i && S_ISREG(about[i].st_mode); j++)
+            if (about[j].st_ino == about[i].st_ino && about[j].st_dev == about[i].st_dev)
+                return ah_error_set(err, AH_E_USAGE,
+                                    "'%s' is given twice; leave one out, or take its documents twice with "
+                                    "'--weight %s=2'",
+                                    path, path);
+    }
+    return AH_OK;
+}
+
 /* Reads the weights of all inputs. */
 static int read_weights(struct ah_cli *cli, const struct tokenize_options *options, struct ah_mix *ret_mix,
                         struct ah_error *err)
@@ -409,6 +431,7 @@ static int tokenize_run(struct ah_cli *cli, const void *given)
     struct ah_error err = {0};
     struct ah_mix mix;
     int rc = check_options(cli, options, &err);
+    rc = rc ? rc : check_inputs(cli, &err);
     rc = rc ? rc : read_weights(cli, options, &mix, &err);
     if (rc)
         return ah_cli_fail_usage(cli, &err);

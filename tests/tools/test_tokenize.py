@@ -93,6 +93,10 @@ class Plain(Case):
         self.assertEqual(docs, [0, 4, 9])
         self.assertIn("train: 30 tokens, 7 of them learned, 3 documents, vocabulary 256", said)
 
+    def test_a_file_given_twice(self):
+        path = self.put("a.txt", "one")
+        self.refuse("is given twice", path, os.path.join(self.root, ".", "a.txt"), "--bytes")
+
     def test_text_without_masks(self):
         self.make(self.put("a.txt", "one\r\ntwo"), self.put("b.md", "three"), self.put("c.txt", ""), "--bytes")
         tokens, mask, docs = read(self.out, "train-00000.bin")

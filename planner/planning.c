@@ -40,15 +40,23 @@ uint64_t ah_planning_device_bytes(const struct ah_plan_request *request)
                                                               : device->memory_bytes;
 }
 
-/* Returns the host memory to plan with: the request's if it exceeds the machine's, otherwise the machine's. */
-static uint64_t planned_host_bytes(const struct ah_plan_request *request, uint64_t device_bytes)
+/* Returns the host memory of the machine that is planned for. A CPU's device memory is a part of it, and more of that
+ * is more of it. */
+static uint64_t machine_host_bytes(const struct ah_planning *p)
 {
-    const struct ah_machine *machine = request->machine;
-    const uint64_t host = machine->host.memory_bytes, device = ah_planning_device_bytes(request);
-    const uint64_t gpus = request->gpus > 1 ? request->gpus : 1;
-    if (!request->host_bytes && machine->device.kind == AH_DEVICE_CPU && device_bytes > device)
-        return host + gpus * (device_bytes - device);
-    return request->host_bytes > host ? request->host_bytes : host;
+    const struct ah_machine *machine = p->request->machine;
+    const uint64_t device = ah_planning_device_bytes(p->request);
+    const bool more = machine->device.kind == AH_DEVICE_CPU && p->device_capacity_bytes > device;
+    return machine->host.memory_bytes + (more ? p->gpus * (p->device_capacity_bytes - device) : 0);
+}
+
+uint64_t ah_planning_host_most(const struct ah_planning *p)
+{
+    const struct ah_machine *machine = p->request->machine;
+    const uint64_t host = machine_host_bytes(p);
+    return machine->device.kind == AH_DEVICE_CPU
+               ? ah_planning_host_budget(machine, host, p->gpus, p->device_capacity_bytes)
+               : host;
 }
 
 static int init_budgets(struct ah_planning *p, struct ah_error *err)
@@ -57,7 +65,7 @@ static int init_budgets(struct ah_planning *p, struct ah_error *err)
     const uint64_t asked = p->request->host_bytes;
     const uint64_t device = ah_planning_device_bytes(p->request);
     p->device_capacity_bytes = p->request->device_bytes ? p->request->device_bytes : device;
-    const uint64_t host = planned_host_bytes(p->request, p->device_capacity_bytes);
+    const uint64_t own = machine_host_bytes(p), host = asked > own ? asked : own;
     p->what_if = ah_arena_array(p->arena, AH_WHAT_IFS, sizeof *p->what_if);
     if (!p->what_if)
         return ah_error_memory(err);
@@ -68,7 +76,7 @@ static int init_budgets(struct ah_planning *p, struct ah_error *err)
                             "'--device-memory' %" PRIu64 " is no more than the %" PRIu64 " bytes that the "
                             "device reserves for itself; give more",
                             p->device_capacity_bytes, machine->device.reserve_bytes);
-    const uint64_t budget = asked && asked <= machine->host.memory_bytes
+    const uint64_t budget = asked && asked <= ah_planning_host_most(p)
                                 ? asked
                                 : ah_planning_host_budget(machine, host, p->gpus, p->device_capacity_bytes);
     p->host_capacity_bytes = budget / p->gpus;

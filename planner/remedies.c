@@ -270,11 +270,10 @@ static int find_memory(const struct memory_search *search, struct steps steps, s
 /* Returns an axis whose floor is what the relaxation needs or, if that is unknown, one byte more than there is. */
 static struct axis axis_of(const struct ah_planning *p, bool device, uint64_t missing_bytes)
 {
-    const struct ah_machine *machine = p->request->machine;
     const uint64_t available_bytes = device ? p->device_capacity_bytes : p->host_capacity_bytes;
     const uint64_t least_bytes = available_bytes + (p->infeasible && missing_bytes ? missing_bytes : 1);
     return axis_above(device ? least_bytes : p->gpus * least_bytes,
-                      device ? ah_planning_device_bytes(p->request) : machine->host.memory_bytes);
+                      device ? ah_planning_device_bytes(p->request) : ah_planning_host_most(p));
 }
 
 /* Returns the number of steps at which a search begins: what the best trial needs, as a plan is likely there. */

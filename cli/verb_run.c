@@ -228,12 +228,17 @@ static int share_output(struct running *running, struct ah_error *err)
     return AH_OK;
 }
 
-/* Opens the log. A log named by an option was checked before, a resumed run's own log is checked here. */
+/* Opens the log. A log named by an option was checked before, a resumed run's own log is checked here; an error's
+ * message says so. */
 static int open_log(struct running *running, struct ah_error *err)
 {
     const char *given = running->options->run.log, *path = running->run.options->log;
     int rc = path && !given ? ah_run_log_check(path, err) : AH_OK;
-    return rc ? rc : ah_run_log_open(&running->log, &running->run, path, running->cli->json, err);
+    rc = rc ? rc : ah_run_log_open(&running->log, &running->run, path, running->cli->json, err);
+    if (rc != AH_E_IO || !path || given)
+        return rc;
+    const struct ah_error why = *err;
+    return ah_error_set(err, rc, "%.700s; the run used it before: give another with '--log'", why.text);
 }
 
 /* Checks that what is saved, or the base of adapters, has the tokenizer that samples need. */

@@ -17,6 +17,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -87,18 +88,50 @@ static int first_failure(const struct ah_run_log *log, struct ah_error *err)
 
 /* ---- the header ---- */
 
+/* A file can be locked and cut, unlike a pipe or a device. */
+static bool is_file(int descriptor)
+{
+    struct stat about;
+    return descriptor != STDOUT_FILENO && !fstat(descriptor, &about) && S_ISREG(about.st_mode);
+}
+
+/* Locks the file for as long as it is open. A file system without locks is no error. */
+static int lock_file(int descriptor, const char *path, struct ah_error *err)
+{
+    if (!flock(descriptor, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK)
+        return AH_OK;
+    return ah_error_set(err, AH_E_IO, "'--log' '%s': another run is writing it; give another name", path);
+}
+
+/* Checks that no other run is writing the log that a resumed run would cut or rename. */
+static int check_idle(const char *path, struct ah_error *err)
+{
+    int descriptor = strcmp(path, "-") != 0 ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
+    if (descriptor < 0)
+        return AH_OK; /* a log that cannot be opened is reported where it is read or written */
+    int rc = is_file(descriptor) ? lock_file(descriptor, path, err) : AH_OK;
+    close(descriptor);
+    return rc;
+}
+
 static int open_outlet(struct ah_run_log *log, const char *path, const struct ah_run_log_kept *kept,
                        struct ah_error *err)
 {
     struct ah_run_log_outlet outlet = {.path = path, .descriptor = STDOUT_FILENO};
     if (strcmp(path, "-") != 0)
-        outlet.descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (kept->bytes ? 0 : O_TRUNC), 0666);
+        outlet.descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (outlet.descriptor < 0)
         return ah_error_set(err, AH_E_IO, "the run log '%s' cannot be written: %s", path, strerror(errno));
+    const bool file = is_file(outlet.descriptor);
+    int rc = file ? lock_file(outlet.descriptor, path, err) : AH_OK;
+    if (rc) {
+        close(outlet.descriptor);
+        return rc;
+    }
     outlet.whole_bytes = (off_t)kept->bytes;
     outlet.continues = kept->bytes > 0;
-    if (outlet.continues && (ftruncate(outlet.descriptor, outlet.whole_bytes) ||
-                             lseek(outlet.descriptor, outlet.whole_bytes, SEEK_SET) < 0))
+    if (file && (ftruncate(outlet.descriptor, outlet.whole_bytes) ||
+                 lseek(outlet.descriptor, outlet.whole_bytes, SEEK_SET) < 0))
         fail_line(&outlet, errno);
     if (kept->lacks_newline && is_open(log, &outlet)) {
         int failed = ah_file_write_all(outlet.descriptor, "\n", 1);
@@ -187,7 +220,10 @@ int ah_run_log_open(struct ah_run_log *ret_log, struct ah_run *run, const char *
 {
     struct ah_run_log_kept kept = {0};
     *ret_log = (struct ah_run_log){.run = run, .facts = ah_trainer_facts(run->trainer)};
-    int rc = path && run->options->resume ? ah_run_log_keep(run, path, &kept, err) : AH_OK;
+    const bool resumes = path && run->options->resume;
+    int rc = resumes ? check_idle(path, err) : AH_OK;
+    if (!rc && resumes)
+        rc = ah_run_log_keep(run, path, &kept, err);
     if (!rc && path && !kept.complete)
         rc = open_outlet(ret_log, path, &kept, err);
     if (!rc && shown && (!path || strcmp(path, "-") != 0))

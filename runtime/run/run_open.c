@@ -371,6 +371,20 @@ static uint64_t saves_to_come(const struct ah_run *run)
     return every ? end / every - begin / every + (end % every != 0) : 1;
 }
 
+/* Returns the start of an advice: a change of options with which checkpoints fit the disk; "" if there is none. */
+static const char *advise_room(const struct ah_run *run)
+{
+    const uint64_t saves = saves_to_come(run), keep = run->settings.keep;
+    struct ah_checkpoints_room least;
+    if (!ah_checkpoints_find_room(run->checkpoints, 1 + run->options->keep_best, saves, &least, NULL) &&
+        keep != 1 && least.needed_bytes <= least.free_bytes)
+        return "give '--keep 1', ";
+    if (!ah_checkpoints_find_room(run->checkpoints, keep, 1, &least, NULL) &&
+        least.needed_bytes <= least.free_bytes)
+        return "save less often, ";
+    return "";
+}
+
 /* Checks before the first step that the disk has room for the checkpoints. */
 static int check_room(struct ah_run *run, struct ah_error *err)
 {
@@ -392,10 +406,7 @@ static int check_room(struct ah_run *run, struct ah_error *err)
         "%s: checkpoints will take %s%s, and %s are free there; %smake room, or name a folder on "
         "another disk with '--save'",
         ah_document_short_name(run->save, shown), ah_units_print_bytes(needed, room->needed_bytes), at_once,
-        ah_units_print_bytes(available, room->free_bytes),
-        room->checkpoints < 2 ? ""
-        : keep == 1           ? "save less often, "
-                              : "give '--keep 1', ");
+        ah_units_print_bytes(available, room->free_bytes), advise_room(run));
 }
 
 static int open_checkpoints(struct ah_run *run, struct ah_error *err)

@@ -60,18 +60,28 @@ def test_known_before_the_first_step(disk):
     disk.has(LARGE)
     disk.run("--steps", 8, "--save", "once")
     one = size_of(disk.runs.folder / "once/step-00000008")
-    for at_once, flags in ((1, ("--save-every", 8)), (2, ("--save-every", 4)), (3, ("--save-every", 1)),
-                           (2, ("--save-every", 1, "--keep", 1)), (8, ("--save-every", 1, "--keep", 0))):
-        disk.has(at_once * one)
+    fewer, rarely = "give '--keep 1', ", "save less often, "
+    for at_once, has, advice, flags in ((1, 1, "", ("--save-every", 8)), (2, 2, rarely, ("--save-every", 4)),
+                                        (3, 3, fewer, ("--save-every", 1)), (3, 2, rarely, ("--save-every", 1)),
+                                        (2, 2, rarely, ("--save-every", 1, "--keep", 1)),
+                                        (8, 8, fewer, ("--save-every", 1, "--keep", 0)),
+                                        (8, 2, rarely, ("--save-every", 1, "--keep", 0)),
+                                        (8, 1, "", ("--save-every", 1, "--keep", 0))):
+        disk.has(has * one)
         out, err = disk.run("--steps", 8, "--save", "out", *flags, status=1)
         found = re.fullmatch(r"error: out: checkpoints will take ([\d.]+) MiB(?:, (\d) at once of ([\d.]+) MiB)?, and ([\d.]+) "
                              r"[KM]iB are free there; (give '--keep 1', |save less often, )?make room, or name a folder on "
                              r"another disk with '--save'\n", err)
         require(found and out == "" and int(found[2] or 1) == at_once, f"{flags}: {err}")
         require(at_once * one < float(found[1]) * 2 ** 20 < at_once * one * 1.2, f"{flags}: {err} of {one}")
+        require((found[5] or "") == advice, f"{flags}: {err}")
+        followed = {fewer: (*flags, "--keep", 1), rarely: (*flags, "--save-every", 8)}.get(advice)
+        if followed:
+            disk.run("--steps", 8, "--save", f"followed{at_once}{has}{len(flags)}", *followed)
+            disk.has(has * one)
         require(not (disk.runs.folder / "out").exists(), "a folder was made")
         disk.has(int(float(found[1]) * 2 ** 20 * 1.05))
-        disk.run("--steps", 8, "--save", f"out{at_once}{len(flags)}", *flags)
+        disk.run("--steps", 8, "--save", f"out{at_once}{has}{len(flags)}", *flags)
     # what already exists does not count twice
     disk.has(LARGE)
     disk.run("--steps", 8, "--save", "part", "--save-every", 2, "--schedule", "constant")

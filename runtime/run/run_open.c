@@ -182,6 +182,23 @@ static int open_kept_data(struct ah_run *run, bool kept, const char *option,
     return ah_error_set(err, rc, "%.700s; the run used it before: give '--%s' again", why.text, option);
 }
 
+/* Warns if a held-out file is also trained on, whatever its names are. */
+static void tell_shared_file(const struct ah_run *run)
+{
+    const size_t n = ah_dataset_facts(run->data)->files, n_held_out = ah_dataset_facts(run->held_out)->files;
+    for (size_t i = 0; i < n_held_out; i++)
+        for (size_t k = 0; k < n; k++) {
+            const char *path = ah_dataset_file(run->held_out, i)->path;
+            if (!ah_file_same(path, ah_dataset_file(run->data, k)->path))
+                continue;
+            ah_run_tell(run->host, AH_RUN_WARNING,
+                        "'%s' is in '--data' and in '--valid': its loss does not show what the model makes "
+                        "of new text",
+                        path);
+            return;
+        }
+}
+
 static int open_all_data(struct ah_run *run, struct ah_error *err)
 {
     const struct ah_run_options *options = run->options;
@@ -191,6 +208,8 @@ static int open_all_data(struct ah_run *run, struct ah_error *err)
     if (!rc && options->valid.n)
         rc = open_kept_data(run, before && options->valid.items == before->valid, "valid", &options->valid,
                             &run->held_out, err);
+    if (!rc && run->held_out)
+        tell_shared_file(run);
     return rc;
 }
 

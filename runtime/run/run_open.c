@@ -4,7 +4,6 @@
  */
 #include "base/file.h"
 #include "base/topology.h"
-#include "base/units.h"
 #include "planner/planner.h"
 #include "profiler/profiler.h"
 #include "runtime/device/algorithm.h"
@@ -16,6 +15,7 @@
 #include "runtime/run/run_device.h"
 #include "runtime/run/run_ranks.h"
 #include "runtime/run/run_resume.h"
+#include "runtime/run/run_room.h"
 #include "runtime/run/run_status.h"
 #include "runtime/run/run_untaught.h"
 #include "runtime/schedule/trainable.h"
@@ -382,52 +382,6 @@ static int read_companions(struct ah_run *run, struct ah_error *err)
     return rc;
 }
 
-static uint64_t saves_to_come(const struct ah_run *run)
-{
-    const uint64_t every = run->settings.save_every, end = run->settings.steps, begin = run->resumed_step;
-    if (begin >= end)
-        return 0;
-    return every ? end / every - begin / every + (end % every != 0) : 1;
-}
-
-/* Returns the start of an advice: a change of options with which checkpoints fit the disk; "" if there is none. */
-static const char *advise_room(const struct ah_run *run)
-{
-    const uint64_t saves = saves_to_come(run), keep = run->settings.keep;
-    struct ah_checkpoints_room least;
-    if (!ah_checkpoints_find_room(run->checkpoints, 1 + run->options->keep_best, saves, &least, NULL) &&
-        keep != 1 && least.needed_bytes <= least.free_bytes)
-        return "give '--keep 1', ";
-    if (!ah_checkpoints_find_room(run->checkpoints, keep, 1, &least, NULL) &&
-        least.needed_bytes <= least.free_bytes)
-        return "save less often, ";
-    return "";
-}
-
-/* Checks before the first step that the disk has room for the checkpoints. */
-static int check_room(struct ah_run *run, struct ah_error *err)
-{
-    const uint64_t keep = run->settings.keep;
-    struct ah_checkpoints_room *room = &run->room;
-    char shown[AH_DOCUMENT_NAME_MAX], at_once[64] = "", needed[AH_UNITS_TEXT_MAX], one[AH_UNITS_TEXT_MAX],
-                                      available[AH_UNITS_TEXT_MAX];
-    if (!run->checkpoints)
-        return AH_OK;
-    const bool best = run->options->keep_best && keep;
-    int rc = ah_checkpoints_find_room(run->checkpoints, keep + best, saves_to_come(run), room, err);
-    if (rc || room->needed_bytes <= room->free_bytes)
-        return rc;
-    if (room->checkpoints > 1)
-        snprintf(at_once, sizeof at_once, ", %" PRIu64 " at once of %s", room->checkpoints,
-                 ah_units_print_bytes(one, room->one_bytes));
-    return ah_error_set(
-        err, AH_E_IO,
-        "%s: checkpoints will take %s%s, and %s are free there; %smake room, or name a folder on "
-        "another disk with '--save'",
-        ah_document_short_name(run->save, shown), ah_units_print_bytes(needed, room->needed_bytes), at_once,
-        ah_units_print_bytes(available, room->free_bytes), advise_room(run));
-}
-
 static int open_checkpoints(struct ah_run *run, struct ah_error *err)
 {
     run->job = (struct ah_checkpoint_job){.model = &run->plan->model,
@@ -534,9 +488,9 @@ static void warn_of_damage(struct ah_run *run)
 static int open_parts(struct ah_run *run, bool all, struct ah_error *err)
 {
     static int (*const parts[])(struct ah_run *, struct ah_error *) = {
-        find_device,  read_manifest,           ah_run_resume_read, open_all_data, ah_run_settle,
-        open_batches, check_resumed,           read_companions,    read_emulated, open_checkpoints,
-        check_room,   ah_run_warn_of_untaught, open_trainer,       resume,        open_tally};
+        find_device,       read_manifest,           ah_run_resume_read, open_all_data, ah_run_settle,
+        open_batches,      check_resumed,           read_companions,    read_emulated, open_checkpoints,
+        ah_run_check_room, ah_run_warn_of_untaught, open_trainer,       resume,        open_tally};
     enum { ALL = sizeof parts / sizeof *parts, BEFORE_TRAINER = ALL - 4 };
     int rc = AH_OK;
     run->step = run->options->ranks ? *ah_run_ranks_step(run->options->ranks) : run->plan->training;

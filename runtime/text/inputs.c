@@ -364,6 +364,10 @@ int ah_records_read(struct ah_records *records, const char *path, struct ah_erro
     struct beginning beginning;
     const bool one = ends_in(path, ".json"),
                json = one || ends_in(path, ".jsonl") || ends_in(path, ".ndjson");
+    if (!strcmp(path, "-"))
+        return ah_error_set(err, AH_E_USAGE,
+                            "'-' is no INPUT, since a file's name says which kind it is; write standard "
+                            "input to a file that ends in .jsonl or .txt");
     look(path, &beginning);
     const bool array = one && first_of(&beginning) == '[';
     int rc = check_kind(&reading, &beginning, json);

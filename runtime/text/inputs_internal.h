@@ -36,7 +36,8 @@ struct ah_records {
     uint64_t replaced; /* counts places that were not UTF-8 */
 };
 
-/* Reads the documents of a file. AH_E_IO, AH_E_DOCUMENT, AH_E_UNSUPPORTED, AH_E_MEMORY; errors of `take`. */
+/* Reads the documents of a file. AH_E_USAGE: `path` is standard input, "-"; AH_E_IO, AH_E_DOCUMENT, AH_E_UNSUPPORTED,
+ * AH_E_MEMORY; errors of `take`. */
 int ah_records_read(struct ah_records *records, const char *path, struct ah_error *err);
 
 /* ---- conversation.c ---- */

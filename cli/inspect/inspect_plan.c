@@ -10,6 +10,7 @@
 #include "cli/inspect/plan_summary.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* The plan's sequences decide which of longrope's two lists of factors all of its batches have. */
 static void put_longrope(struct ah_buffer *out, const struct ah_plan *plan)
@@ -54,12 +55,24 @@ void ah_inspect_plan_put_policy(struct ah_buffer *out, const struct ah_plan *pla
     ah_plan_put_quality(out, &plan->solver);
 }
 
+/* Names the options with which 'profile' measures the plan's blocks: their times depend on them. */
 static void put_estimated(struct ah_buffer *out, const struct ah_plan *plan)
 {
-    if (plan->time.estimated)
-        ah_buffer_puts(out,
-                       "Times are estimates: the machine's document has no measured times of these blocks; "
-                       "'autohete profile --model' on that machine adds them.");
+    const struct ah_plan_training *training = &plan->training;
+    const bool whole = training->n_trainable == 1 && !strcmp(training->trainable[0], "*");
+    if (!plan->time.estimated)
+        return;
+    ah_buffer_printf(out,
+                     "Times are estimates: the machine's document has no measured times of these blocks; "
+                     "'profile --model M --batch %" PRIu64,
+                     training->batch);
+    if (training->micro_batches > 1)
+        ah_buffer_printf(out, " --micro-batches %" PRIu64, training->micro_batches);
+    ah_buffer_printf(out, " --seq %" PRIu64 "%s%s' on that machine adds them.", training->seq,
+                     training->dtype == AH_FP32 ? " --dtype fp32" : "",
+                     plan->model.lora ? " --lora ..."
+                     : whole          ? ""
+                                      : " --freeze ...");
 }
 
 void ah_inspect_plan_headline(struct ah_cli *cli, const struct ah_plan *plan)

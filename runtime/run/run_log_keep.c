@@ -72,6 +72,10 @@ static int find_kept_part(const struct ah_run *run, const char *path, const stru
     if (rc)
         return rc;
     const char *why = obstacle(run, runlog, sha256);
+    if (why && run->resumed_step >= steps) { /* no step will come that could not follow these */
+        ret_kept->complete = true;
+        return AH_OK;
+    }
     if (why)
         return set_aside(run, path, why, err);
     ret_kept->bytes = ah_run_log_bytes_to(text, run->resumed_step);

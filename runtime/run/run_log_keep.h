@@ -17,7 +17,8 @@
 struct ah_run_log_kept {
     uint64_t bytes;     /* bytes of the file to be kept; 0: a new log begins */
     bool lacks_newline; /* the last kept line has no newline */
-    bool complete;      /* the log has all steps of the run and its end line, so nothing is added */
+    /* nothing is added: the log has all steps and its end line, or is another plan's and no step is left */
+    bool complete;
 };
 
 /* Decides what a resumed, open run keeps of a log. AH_E_MISMATCH: another run's; AH_E_DOCUMENT, AH_E_IO,

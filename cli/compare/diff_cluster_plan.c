@@ -2,7 +2,8 @@
  *
  * Compares GPUs by rank: the blocks of a GPU, the number of GPUs that share them, their configs, and the GPU's number
  * of micro-batches. Consecutive ranks with the same change are one line. Numbers of pipelines and stages are only
- * names, so they are not compared.
+ * names, so they are not compared. In plans for different clusters a rank may be another GPU, so its node is
+ * compared, too.
  */
 #include "cli/compare/diff_cluster_plan.h"
 
@@ -61,12 +62,14 @@ static size_t count_ranks(const struct ah_cluster_plan *plan)
     return n;
 }
 
-/* Appends "embedding, layer.0-8 (3 recompute) on 2 GPUs, 32 micro-batches". */
+/* Appends "embedding, layer.0-8 (3 recompute) on 2 GPUs, 32 micro-batches"; with `nodes`, "a100-0: " goes before it. */
 static void put_role(struct ah_buffer *out, const struct ah_cluster_plan *plan,
                      const struct ah_cluster_plan_pipeline *pipeline,
-                     const struct ah_cluster_plan_stage *stage)
+                     const struct ah_cluster_plan_stage *stage, bool nodes)
 {
     const char *comma = " (";
+    if (nodes)
+        ah_buffer_printf(out, "%s: ", stage->node);
     ah_name_range((struct ah_name_blocks){.of_model = plan->blocks}, stage->first_block,
                   stage->first_block + stage->blocks, out);
     for (size_t i = 0; i < stage->n_configs; i++) {
@@ -90,8 +93,8 @@ static void put_role(struct ah_buffer *out, const struct ah_cluster_plan *plan,
 }
 
 /* Describes each rank's work, in `arena`. Ranks that the plan does not name have no work. False: out of memory. */
-static bool take_roles(const struct ah_cluster_plan *plan, struct ah_arena *arena, const char **roles,
-                       size_t n)
+static bool take_roles(const struct ah_cluster_plan *plan, bool nodes, struct ah_arena *arena,
+                       const char **roles, size_t n)
 {
     for (size_t rank = 0; rank < n; rank++)
         roles[rank] = "no work";
@@ -99,7 +102,7 @@ static bool take_roles(const struct ah_cluster_plan *plan, struct ah_arena *aren
         for (size_t i = 0; i < plan->pipelines[p].n_stages; i++) {
             const struct ah_cluster_plan_stage *stage = &plan->pipelines[p].stages[i];
             struct ah_buffer text = {0};
-            put_role(&text, plan, &plan->pipelines[p], stage);
+            put_role(&text, plan, &plan->pipelines[p], stage, nodes);
             const char *role = text.failed ? NULL : ah_arena_strdup(arena, text.data);
             ah_buffer_release(&text);
             for (size_t r = 0; r < stage->n_ranks && role; r++)
@@ -119,11 +122,12 @@ static struct roles roles_of(const struct ah_cluster_plan *a, const struct ah_cl
                              struct ah_arena *arena)
 {
     size_t n = count_ranks(a), other = count_ranks(b);
+    bool nodes = strcmp(a->inputs.cluster.sha256, b->inputs.cluster.sha256) != 0;
     struct roles roles = {.n = n > other ? n : other};
     roles.a = ah_arena_array(arena, roles.n, sizeof *roles.a);
     roles.b = ah_arena_array(arena, roles.n, sizeof *roles.b);
-    if (!roles.a || !roles.b || !take_roles(a, arena, roles.a, roles.n) ||
-        !take_roles(b, arena, roles.b, roles.n))
+    if (!roles.a || !roles.b || !take_roles(a, nodes, arena, roles.a, roles.n) ||
+        !take_roles(b, nodes, arena, roles.b, roles.n))
         return (struct roles){0};
     return roles;
 }

@@ -33,7 +33,9 @@ static int parse_values(struct ah_plan_prospects *prospects, const char *text, s
                                 AH_PROSPECTS_LADDER_MAX);
         snprintf(one, sizeof one, "%.*s", (int)(length < sizeof one ? length : sizeof one), at);
         rc = memory ? ah_units_parse_bytes(one, &value, err) : ah_units_parse_count(one, &value, err);
-        if (!rc && !value)
+        if (rc)
+            rc = ah_error_prefix(err, rc, "'--sweep'");
+        else if (!value)
             rc = ah_error_set(err, AH_E_USAGE, "'--sweep': '%s' is not a value to plan for", one);
         prospects->values[prospects->n_values++] = value;
         at = at[length] ? at + length + 1 : NULL;

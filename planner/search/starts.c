@@ -3,6 +3,9 @@
  * Kinds of starts: the best so far, placed counts for each order of micro-batches, and for each config a choice with it
  * in all layers. A kind's best is found over placements, configs of embedding and head, and coarse or lean knobs.
  *
+ * Equal layers are tried only until an order has cost TIMES_WORK times what chains may spend: with hundreds of
+ * micro-batches, where one evaluation takes as long as many of others, they would take most of the time.
+ *
  * MONOTONE RULE of placement: recompute and host weights toward the first blocks, host and streamed optimizers toward
  * the last. Counts are of whole configs, so one field after another follows the rule, in all six orders of fields.
  */
@@ -13,6 +16,7 @@
 #include <float.h>
 #include <string.h>
 
+enum { TIMES_WORK = 4 };
 enum { FIELD_ACTIVATIONS, FIELD_WEIGHTS, FIELD_OPTIMIZER, FIELD_ACCUMULATOR, FIELDS };
 
 struct finder {
@@ -158,12 +162,13 @@ static int find_of_order(struct finder *f, enum ah_micro_order order)
         ah_knobs_coarse(f->vary.job, search->scheduling, order),
         ah_knobs_leanest(f->vary.job, search->scheduling, order),
     };
+    const uint64_t most = search->evaluator->spent + TIMES_WORK * search->work;
     int rc = AH_OK;
     for (size_t k = 0; k < search->n_counts && !rc; k++)
         if (search->counts[k].n_candidates)
             rc = place_counts(f, &search->counts[k], &knobs[0]);
     rc = rc ? rc : end_kind(f);
-    for (size_t way = 0; way < AH_CONFIGS_MAX && !rc; way++) {
+    for (size_t way = 0; way < AH_CONFIGS_MAX && !rc && search->evaluator->spent < most; way++) {
         rc = try_alike(f, way, knobs);
         rc = rc ? rc : end_kind(f);
     }

@@ -50,6 +50,7 @@ static size_t layout_cut(struct ah_layout_memory *memory, char *base, size_t ten
         {&memory->placed, tensors, sizeof *memory->placed},
         {&memory->orders, LAYOUT_WAYS * tensors, sizeof *memory->orders},
         {&memory->row, (tensors + 63) / 64, sizeof *memory->row},
+        {&memory->has_place, (tensors + 63) / 64, sizeof *memory->has_place},
         {&memory->ending_next, tensors, sizeof *memory->ending_next},
         {&memory->ending, positions, sizeof *memory->ending},
         {&memory->sorted, tensors, sizeof *memory->sorted},

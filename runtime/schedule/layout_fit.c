@@ -145,10 +145,32 @@ static void fit_find_meeting(const struct ah_layout_memory *memory, const struct
             row[word] = live[word] | fit_run(word, after, memory->n_spans) | fit_run(word, 0, until);
 }
 
-/* Sets `busy` to the placed spans among those of `row`, lowest first. */
-static void fit_choose_busy(struct ah_layout_memory *memory, const uint64_t *row)
+/* Collects the placed spans among those of `row` by their bits, and sorts them. False: they are more than `most`. */
+static bool fit_choose_few(struct ah_layout_memory *memory, const uint64_t *row, size_t most)
 {
     size_t n = 0;
+    for (size_t word = 0; word < fit_words(memory); word++)
+        for (uint64_t bits = row[word] & memory->has_place[word]; bits; bits &= bits - 1) {
+            const size_t i = word * 64 + (size_t)__builtin_ctzll(bits);
+            if (n == most)
+                return false;
+            memory->keys[n++] = memory->spans[i].offset << LAYOUT_INDEX_BITS | i;
+        }
+    ah_layout_sort(memory->keys, n);
+    for (size_t k = 0; k < n; k++)
+        memory->busy[k] = memory->keys[k] & LAYOUT_INDEX_MASK;
+    memory->n_busy = n;
+    return true;
+}
+
+/* Sets `busy` to the placed spans among those of `row`, lowest first. A few of many are sorted; else the placed, which
+ * are sorted, are filtered. */
+static void fit_choose_busy(struct ah_layout_memory *memory, const uint64_t *row)
+{
+    enum { FEW = 32 };
+    size_t n = 0;
+    if (fit_choose_few(memory, row, memory->n_placed / FEW))
+        return;
     for (size_t k = 0; k < memory->n_placed; k++) {
         uint32_t i = memory->placed[k];
         memory->busy[n] = i;
@@ -224,6 +246,7 @@ static uint64_t fit_spans(struct ah_layout_memory *memory, enum fit_manner manne
 {
     uint64_t peak = 0;
     memory->n_placed = 0;
+    memset(memory->has_place, 0, fit_words(memory) * sizeof *memory->has_place);
     for (size_t k = 0; k < memory->n_spans && peak < limit; k++) {
         uint32_t i = memory->order[k];
         struct layout_span *span = &memory->spans[i];
@@ -232,6 +255,7 @@ static uint64_t fit_spans(struct ah_layout_memory *memory, enum fit_manner manne
         fit_choose_busy(memory, memory->row);
         span->offset = fit_gap(memory, span->floor, manner == FIT_HIGH ? ceiling : 0, span->units);
         fit_insert(memory, memory->placed, memory->n_placed++, i);
+        memory->has_place[i / 64] |= UINT64_C(1) << (i % 64);
         memory->at[span->tensor] = span->offset;
         peak = fit_highest(peak, span->offset + span->units);
     }

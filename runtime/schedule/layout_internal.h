@@ -45,7 +45,8 @@ struct ah_layout_memory {
 
     uint32_t *placed; /* spans that have an offset in the layout being tried, lowest first */
     size_t n_placed;
-    uint32_t *busy; /* the placed spans that the current tensor must not overlap, lowest first */
+    uint64_t *has_place; /* bit i is set if span i is among them */
+    uint32_t *busy;      /* the placed spans that the current tensor must not overlap, lowest first */
     size_t n_busy;
     uint64_t *row; /* bit i is set if span i overlaps the current span */
 

@@ -173,7 +173,7 @@ const struct ah_verb ah_verb_export = {
         "(the target needs more memory than the plan); then different results, different speed, and no "
         "memory limit. Notes name what a plan does not hold (learning rate, data, the model's shape), the "
         "target's version that the settings were checked against, and the plan's digest.\n\nExit status: 0 "
-        "written, 1 with --strict and a loss, 3 not a valid plan.",
+        "written, 1 with --strict and a loss, 3 not a plan for one machine.",
     .syntax = {.options = export_table, .operands = {AH_OPERAND_FILE, "PLAN", 1, 1, NULL}},
     .options_bytes = sizeof(struct export_options),
     .examples = {{"export plan.json --to deepspeed -o ds_config.json", "train with DeepSpeed"},

@@ -243,6 +243,13 @@ static int answer_prompt(struct sampling *sampling, size_t i)
 
 /* ---- the report ---- */
 
+/* True if the model has no position for another token of an answer that may be longer. */
+static bool is_out_of_positions(const struct sampling *sampling, const struct answer *answer)
+{
+    return !answer->ended && answer->said.n && answer->said.n < most_said(sampling) &&
+           answer->read.n + answer->said.n >= sampling->model.body.model->max_positions;
+}
+
 static void put_ids(struct ah_emit *emit, const char *key, const struct ah_text_ids *ids)
 {
     ah_emit_open(emit, key, '[');
@@ -258,7 +265,10 @@ static void put_answer(const struct sampling *sampling, struct ah_emit *emit, co
     ah_emit_text(emit, "text", text_of(sampling, &answer->said));
     if (answer->learned.n)
         ah_emit_text(emit, "data", text_of(sampling, &answer->learned));
-    ah_emit_text(emit, "ended_by", answer->ended ? "token" : "length");
+    ah_emit_text(emit, "ended_by",
+                 answer->ended                           ? "token"
+                 : is_out_of_positions(sampling, answer) ? "positions"
+                                                         : "length");
     put_ids(emit, "prompt_tokens", &answer->read);
     put_ids(emit, "tokens", &answer->said);
     ah_emit_close(emit);
@@ -277,6 +287,17 @@ static void put_answers(const struct sampling *sampling, double speed, struct ah
     ah_emit_close(&emit);
 }
 
+static void tell_of_positions(const struct sampling *sampling)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < sampling->n; i++)
+        n += is_out_of_positions(sampling, &sampling->answers[i]);
+    if (n)
+        ah_cli_tell(sampling->cli, AH_CLI_NOTE,
+                    "%zu answer%s where the model has no position left: prompt and answer share %" PRIu64, n,
+                    n == 1 ? " ends" : "s end", sampling->model.body.model->max_positions);
+}
+
 static int report(struct sampling *sampling)
 {
     struct ah_cli *cli = sampling->cli;
@@ -292,6 +313,7 @@ static int report(struct sampling *sampling)
     if (!rc && path)
         rc = ah_file_write(path, text.data, text.size, sampling->err);
     ah_buffer_release(&text);
+    tell_of_positions(sampling);
     ah_cli_tell(cli, AH_CLI_NOTE, "%" PRIu64 " token%s, %s a second", sampling->tokens,
                 sampling->tokens == 1 ? "" : "s", ah_units_print_count(rate, speed));
     return rc;

@@ -462,7 +462,7 @@ const struct ah_verb ah_verb_tokenize = {
         "taken, "
         "and is taken once. With weights or several INPUTs, a table shows what became of each. "
         "FOLDER/inputs.json "
-        "keeps it, and 'inspect FOLDER' shows it.\n\n"
+        "keeps it, and 'inspect FOLDER' shows it (with --val: 'inspect FOLDER/train*', in quotes).\n\n"
         "The tokenizer.json must be byte-pair encoding as GPT-2, Llama, Mistral and Qwen have it; "
         "the ids are those of the tokenizers library. Other tokenizers are refused by name; "
         "'autohete-tokenize', which needs Python, reads them, and applies any chat template.\n\n"

@@ -317,7 +317,8 @@ static int read_gpus(struct ah_request *request, const struct ah_request_options
     const struct count gpus = {"gpus", 1, GPUS_MOST};
     int rc = read_count(&gpus, &options->gpus, &planner->gpus, err);
     if (!rc && planner->gpus == 1 && options->fabric)
-        rc = ah_error_set(err, AH_E_USAGE, "'--fabric' is for several GPUs; say how many with '--gpus'");
+        rc = ah_error_set(err, AH_E_USAGE,
+                          "'--fabric' is for several GPUs; say how many with '--gpus', 2 or more");
     if (!rc && planner->gpus > 1 && !options->fabric)
         rc =
             ah_error_set(err, AH_E_USAGE,

@@ -73,8 +73,8 @@ uint64_t ah_planning_device_bytes(const struct ah_plan_request *request);
 uint64_t ah_planning_host_budget(const struct ah_machine *machine, uint64_t memory_bytes, uint64_t gpus,
                                  uint64_t device_capacity_bytes);
 
-/* Returns the most that '--host-memory' can give to plans without a machine of more memory: all memory of the host or,
- * on a CPU device, what the system and the devices' arenas leave. */
+/* Returns the largest budget that '--host-memory' can set on this machine: all memory of the host or, on a CPU device,
+ * what the system and the devices' arenas leave. More than that supposes a machine with more memory. */
 uint64_t ah_planning_host_most(const struct ah_planning *planning);
 
 /* Names of the memories, for `resource` of a diagnosis. */

@@ -40,8 +40,8 @@ uint64_t ah_planning_device_bytes(const struct ah_plan_request *request)
                                                               : device->memory_bytes;
 }
 
-/* Returns the host memory of the machine that is planned for. A CPU's device memory is a part of it, and more of that
- * is more of it. */
+/* Returns the host memory of the machine that is planned for. A CPU's device memory is a part of it, so a request for
+ * more of that memory adds to it. */
 static uint64_t machine_host_bytes(const struct ah_planning *p)
 {
     const struct ah_machine *machine = p->request->machine;

@@ -3,8 +3,8 @@
  * Kinds of starts: the best so far, placed counts for each order of micro-batches, and for each config a choice with it
  * in all layers. A kind's best is found over placements, configs of embedding and head, and coarse or lean knobs.
  *
- * Equal layers are tried only until an order has cost TIMES_WORK times what chains may spend: with hundreds of
- * micro-batches, where one evaluation takes as long as many of others, they would take most of the time.
+ * Equal layers are tried only until an order has cost TIMES_WORK times what chains may spend. With hundreds of
+ * micro-batches, where evaluations are slow, they would take most of the time.
  *
  * MONOTONE RULE of placement: recompute and host weights toward the first blocks, host and streamed optimizers toward
  * the last. Counts are of whole configs, so one field after another follows the rule, in all six orders of fields.
